@@ -193,9 +193,9 @@ def _words(count: int, seed_of: str) -> Array:
     random = _generator(seed_of)
     letters, ends = random.choice(list(_LETTERS), 8 * count), np.cumsum(random.integers(0, 9, count))
     joined = "".join(letters)
-    found = np.empty(count, numpy_dtype("string"))
-    found[:] = [joined[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)] if count else []
-    return found
+    words = np.empty(count, numpy_dtype("string"))
+    words[:] = [joined[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)] if count else []
+    return words
 
 
 def _flatten(values: Nested, shape: tuple[int, ...]) -> Iterator[Scalar]:
@@ -233,15 +233,15 @@ def is_text(value: object) -> bool:
 def cast(values: Array, dtype: DType) -> Array:
     """Cast values. Raises DataError for one out of range, and for one that is no integer where `dtype` is."""
     with np.errstate(all="ignore"):
-        made = rounded(values, numpy_dtype(dtype))
-        if kind(made.dtype) in "iu":
+        converted = rounded(values, numpy_dtype(dtype))
+        if kind(converted.dtype) in "iu":
             # longdouble represents every int64 and uint64 on x86-64. The range is compared too, since a cast beyond it
             # is undefined and may return the same value.
-            bounds, wide = integer_limits(made.dtype), values.astype(np.longdouble)
+            bounds, wide = integer_limits(converted.dtype), values.astype(np.longdouble)
             in_range = (wide >= bounds.min) & (wide <= np.longdouble(str(bounds.max)))
-            lost = ~in_range | (made.astype(np.longdouble) != wide)
+            lost = ~in_range | (converted.astype(np.longdouble) != wide)
         else:
-            lost = ~np.isnan(values) & (np.isnan(made) | (np.isfinite(values) & np.isinf(made)))
+            lost = ~np.isnan(values) & (np.isnan(converted) | (np.isfinite(values) & np.isinf(converted)))
     if lost.any():
         raise DataError(f"{values[lost][0]!s} does not fit {dtype}")
-    return made
+    return converted

@@ -34,14 +34,14 @@ def case_array(spec: OpSpec, model: Model, case: Case, feed: GraphInput) -> Arra
     numbers = _numbers(spec, model, case) if rule else {}
     try:
         if rule and isinstance(feed.tensor, Random) and dtype != "string":
-            made = random_values(feed.tensor, rule, numbers, dtype, seed_of=seed)
+            array = random_values(feed.tensor, rule, numbers, dtype, seed_of=seed)
         else:
-            made = arrays.array(feed.tensor, dtype, seed_of=seed)
-        if why := ruled_values.problem(spec, feed.part, numbers, made):
+            array = arrays.array(feed.tensor, dtype, seed_of=seed)
+        if why := ruled_values.problem(spec, feed.part, numbers, array):
             raise DataError(why)
     except DataError as error:
         raise DataError(f"input {name!r}: {error}") from error
-    return made
+    return array
 
 
 def declared_name(feed: GraphInput) -> str:
@@ -50,9 +50,9 @@ def declared_name(feed: GraphInput) -> str:
     return f"{feed.part.name}_{feed.index}" if feed.part.variadic else feed.part.name
 
 
-def broken_rule(spec: OpSpec, model: Model, case: Case, feed: GraphInput, made: Array) -> str:
+def broken_rule(spec: OpSpec, model: Model, case: Case, feed: GraphInput, array: Array) -> str:
     """Return how values break the rule of their input, or ""."""
-    return ruled_values.problem(spec, feed.part, _numbers(spec, model, case), made) if feed.part.values else ""
+    return ruled_values.problem(spec, feed.part, _numbers(spec, model, case), array) if feed.part.values else ""
 
 
 def _numbers(spec: OpSpec, model: Model, case: Case) -> dict[str, float]:
@@ -81,9 +81,9 @@ def elements(case: Case) -> list[int]:
     return [math.prod(shape_of(tensor)) for name in case.inputs for tensor in given(case, name)]
 
 
-def small_and_finite(found: Sequence[Array], *, elements: int) -> bool:
+def small_and_finite(tensors: Sequence[Array], *, elements: int) -> bool:
     """Return whether every array has 1 to `elements` elements, all finite."""
-    return all(0 < array.size <= elements and bool(np.isfinite(array).all()) for array in found)
+    return all(0 < array.size <= elements and bool(np.isfinite(array).all()) for array in tensors)
 
 
 def reference_attributes(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
@@ -117,11 +117,11 @@ def _untempered(output: int) -> int:
     """Return the word that MT19937 tempers to `output`."""
     word = output ^ output >> 18
     word ^= word << 15 & 0xEFC60000
-    found = word
+    original = word
     for _ in range(4):
-        found = word ^ (found << 7 & 0x9D2C5680)
-    found &= _BITS
-    word = found
+        original = word ^ (original << 7 & 0x9D2C5680)
+    original &= _BITS
+    word = original
     for _ in range(2):
-        found = word ^ found >> 11
-    return found
+        original = word ^ original >> 11
+    return original

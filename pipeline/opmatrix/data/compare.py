@@ -137,11 +137,11 @@ def blocks_of(actual: Array, expected: Array) -> Iterator[tuple[int, Array, Arra
         yield block.start, a[block], e[block]
 
 
-def with_pattern(found: Comparison, actual: Array, expected: Array) -> Comparison:
+def with_pattern(comparison: Comparison, actual: Array, expected: Array) -> Comparison:
     """Return a comparison of two arrays with the pattern of the wrong elements, if there are any."""
-    if not found.differing:
-        return found
-    return replace(found, pattern=pattern(actual, expected, tolerance=found.tolerance))
+    if not comparison.differing:
+        return comparison
+    return replace(comparison, pattern=pattern(actual, expected, tolerance=comparison.tolerance))
 
 
 def elementwise(actual: Array, expected: Array, *, tolerance: Tolerance) -> tuple[Array, Array, Array]:

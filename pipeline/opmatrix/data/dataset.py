@@ -91,10 +91,10 @@ def _contents(name: str, array: Array) -> Iterator[bytes | memoryview]:
 
 def read(folder: Path, *, has_inputs: bool = True, judge: Judge | None = None) -> DataSet:
     """Read what `write` wrote, of a model that has inputs or none. Raises DataError for a missing or damaged file."""
-    found = {p.name for p in folder.iterdir()} if folder.is_dir() else set()
-    inputs = _read(folder, "input", found) if has_inputs else {}
-    vectors = _read(folder, "vectors", found) if "vectors_0.pb" in found else {}
-    outputs = _read(folder, "output", found)
+    files = {p.name for p in folder.iterdir()} if folder.is_dir() else set()
+    inputs = _read(folder, "input", files) if has_inputs else {}
+    vectors = _read(folder, "vectors", files) if "vectors_0.pb" in files else {}
+    outputs = _read(folder, "output", files)
     return DataSet(inputs=inputs, outputs=outputs, vectors=vectors, judge=judge or DECLARED)
 
 
@@ -106,8 +106,8 @@ class _Stored(Mapping[str, Array]):
         self.large = any(isinstance(tensor, _Place) for tensor in tensors.values())
 
     def __getitem__(self, name: str) -> Array:
-        found = self._tensors[name]
-        return found.read() if isinstance(found, _Place) else found
+        tensor = self._tensors[name]
+        return tensor.read() if isinstance(tensor, _Place) else tensor
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
@@ -116,10 +116,10 @@ class _Stored(Mapping[str, Array]):
         return len(self._tensors)
 
 
-def _read(folder: Path, kind: str, found: Container[str]) -> Mapping[str, Array]:
+def _read(folder: Path, kind: str, files: Container[str]) -> Mapping[str, Array]:
     tensors: dict[str, Array | _Place] = {}
     for index in count():
-        if (name := f"{kind}_{index}.pb") not in found:
+        if (name := f"{kind}_{index}.pb") not in files:
             break
         try:
             label, tensor = _tensor(folder / name)

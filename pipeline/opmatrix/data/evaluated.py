@@ -28,12 +28,12 @@ Tolerances = Mapping[str, Tolerance]
 
 def loosest(spec: OpSpec) -> dict[str, Tolerance]:
     """Return for each dtype of an output the largest rtol and the largest atol of all lowerings."""
-    found: dict[str, Tolerance] = {}
+    tolerances: dict[str, Tolerance] = {}
     for lowering in spec.lowerings:
         for dtype, one in spec.tolerances[lowering].items():
-            other = found.get(dtype, one)
-            found[dtype] = Tolerance(rtol=max(one.rtol, other.rtol), atol=max(one.atol, other.atol))
-    return found
+            other = tolerances.get(dtype, one)
+            tolerances[dtype] = Tolerance(rtol=max(one.rtol, other.rtol), atol=max(one.atol, other.atol))
+    return tolerances
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,17 +109,17 @@ class EvaluatedCase:
             if self.model.around is None:
                 return self.reference(given, attributes)
             try:
-                made = self.model.around(op, *given)
+                returned = self.model.around(op, *given)
             except Exception as error:  # a user's function may raise anything
                 raise DataError(f"{self.model.around.__name__}() raises {type(error).__name__}: {error}") from error
-        return as_outputs(self.spec, made)
+        return as_outputs(self.spec, returned)
 
 
-def as_outputs(spec: OpSpec, made: Any) -> tuple[Array, ...]:
+def as_outputs(spec: OpSpec, returned: Any) -> tuple[Array, ...]:
     """Return the outputs that `Model.around` returns, also each tensor of a variadic one."""
     if variadic_output(spec):
-        return tuple(map(np.asarray, flat(made)))
-    return (np.asarray(made),) if len(spec.outputs) == 1 else tuple(map(np.asarray, made))
+        return tuple(map(np.asarray, flat(returned)))
+    return (np.asarray(returned),) if len(spec.outputs) == 1 else tuple(map(np.asarray, returned))
 
 
 def names(cases: Sequence[EvaluatedCase]) -> str:

@@ -41,7 +41,7 @@ class Reference:
         self._shown = str(self._path.relative_to(paths.root))
         self._audit = reference_audit.watch(paths, spec.name, declared=bool(spec.dependent_reference))
         if spec.reference == "torch":
-            self._function: Callable[..., Any] = torch_reference.function(paths, spec, self._audit.found)
+            self._function: Callable[..., Any] = torch_reference.function(paths, spec, self._audit.problems)
             return
         try:
             with self._audit.watching():
@@ -125,11 +125,11 @@ class Reference:
     def require_independent(self) -> None:
         """Raise DataError if it used what it should judge, even if it caught the exception for that."""
         if self._spec.reference == "torch":
-            self._audit.found.extend(torch_reference.of(self._paths, self._spec).traces())
+            self._audit.problems.extend(torch_reference.of(self._paths, self._spec).traces())
         else:
             self._audit.finish()
-        if self._audit.found:
-            raise DataError("\n".join(dict.fromkeys(self._audit.found)))
+        if self._audit.problems:
+            raise DataError("\n".join(dict.fromkeys(self._audit.problems)))
 
     def _raised(self, error: Exception) -> str:
         """Return ``ops/name/reference.py:12: ValueError: why``; 12 is its last line in the traceback."""

@@ -103,12 +103,12 @@ def copied_from(path: Path, root: Path) -> str:
 @functools.cache
 def _built(build: Path) -> Mapping[int, Sequence[Path]]:
     """Return the files in build/ by their size; `Traces.since` looks anew."""
-    found: dict[int, list[Path]] = defaultdict(list)
+    by_size: dict[int, list[Path]] = defaultdict(list)
     for folder, _, names in os.walk(build):
         for name in names:
             with suppress(OSError):  # it is gone, or a link to nothing
-                found[os.stat(f"{folder}/{name}").st_size].append(Path(folder, name))  # noqa: PTH116 - thousands
-    return found
+                by_size[os.stat(f"{folder}/{name}").st_size].append(Path(folder, name))  # noqa: PTH116 - thousands
+    return by_size
 
 
 @functools.cache
@@ -174,9 +174,9 @@ class Audit:
     refused: Mapping[str, str]
     declared: bool  # that it is not independent
     before: Traces
-    found: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)  # processes that it started and may start
-    known: weakref.WeakSet[threading.Thread]  # threads that there were before
+    earlier: weakref.WeakSet[threading.Thread]  # threads that there were before
     others: int  # how many
     threads: weakref.WeakSet[threading.Thread] = field(default_factory=weakref.WeakSet)  # that it started
 
@@ -189,20 +189,20 @@ class Audit:
         finally:
             _running.pop()
             if threading.active_count() != self.others:
-                self.threads.update(set(threading.enumerate()).difference(self.known))
+                self.threads.update(set(threading.enumerate()).difference(self.earlier))
 
     def look(self, event: str, args: tuple[Any, ...], *, raises: bool) -> None:
-        """Add an event that is refused to `found`, and raise NotIndependentError. Not in a thread that the reference
+        """Add an event that is refused to `problems`, and raise NotIndependentError. Not in a thread that the reference
         started: it would wait forever for what the thread should give it."""
         if why := self._problem(event, args):
-            self.found.append(f"{self._place()}: {why}")
+            self.problems.append(f"{self._place()}: {why}")
             if raises:
                 raise NotIndependentError(why)
 
     def finish(self) -> None:
-        """Add to `found` what no hook sees."""
+        """Add to `problems` what no hook sees."""
         traces = () if self.declared else Traces.now().since(self.before, self.root, waited=bool(self.allowed))
-        self.found.extend(f"{self.shown}: after it ran, the process {trace}. {_OR_DECLARE}" for trace in traces)
+        self.problems.extend(f"{self.shown}: after it ran, the process {trace}. {_OR_DECLARE}" for trace in traces)
 
     def _place(self) -> str:
         """Return the line of the reference that runs, or that of a module of the project that it uses."""
@@ -271,7 +271,7 @@ def watch(paths: Paths, operator: str, *, torch: bool = False, declared: bool = 
     declaration says that it is not independent, so that only imports are refused."""
     _install()
     path = paths.reference(operator)
-    made = Audit(
+    audit = Audit(
         path=str(path),
         shown=str(path.relative_to(paths.root)),
         root=paths.root.resolve(),
@@ -283,17 +283,17 @@ def watch(paths: Paths, operator: str, *, torch: bool = False, declared: bool = 
         refused={name: why for name, why in REFUSED.items() if not (torch and name == "torch")},
         declared=declared,
         before=Traces.before(),
-        known=weakref.WeakSet(threading.enumerate()),
+        earlier=weakref.WeakSet(threading.enumerate()),
         others=threading.active_count(),
     )
-    _audits[made.path] = made
-    return made
+    _audits[audit.path] = audit
+    return audit
 
 
 def refuse(audit: Audit, why: str) -> NoReturn:
-    """Raise NotIndependentError for what the code of a reference does now; add it to `found`, with its line."""
+    """Raise NotIndependentError for what the code of a reference does now; add it to `problems`, with its line."""
     frame = next((frame for frame in _frames() if frame.f_code.co_filename == audit.path), None)
-    audit.found.append(f"{audit.shown}{f':{frame.f_lineno}' if frame else ''}: {why}")
+    audit.problems.append(f"{audit.shown}{f':{frame.f_lineno}' if frame else ''}: {why}")
     raise NotIndependentError(why)
 
 

@@ -28,7 +28,7 @@ def random_values(tensor: Random, rule: ValueRule, numbers: Numbers, dtype: DTyp
     distribution is folded there. The first and the last value of a rule that `spans` are its limits. `specials` replace
     values at the end, whether they obey or not.
     """
-    shape, found = tensor.shape, limits(rule, numbers)
+    shape, bounds = tensor.shape, limits(rule, numbers)
     if dtype == "bool":
         return arrays.array(tensor, dtype, seed_of=seed_of)
     normal = standard_normal(shape, seed_of)
@@ -36,8 +36,8 @@ def random_values(tensor: Random, rule: ValueRule, numbers: Numbers, dtype: DTyp
     normal += tensor.mean
     if not normal.size:
         return np.zeros(shape, numpy_dtype(dtype))
-    if found.minimum is not None and found.maximum is not None and found.minimum > found.maximum:
-        raise DataError(f"no value is {described(rule)}: that is {found.minimum} to {found.maximum} here, and the "
+    if bounds.minimum is not None and bounds.maximum is not None and bounds.minimum > bounds.maximum:
+        raise DataError(f"no value is {described(rule)}: that is {bounds.minimum} to {bounds.maximum} here, and the "
                         f"shape {shape} has {normal.size} elements")  # fmt: skip
     rows = normal.reshape(-1, shape[-1] if shape else 1)
     if rule.sorted or rule.unique:
@@ -48,20 +48,20 @@ def random_values(tensor: Random, rule: ValueRule, numbers: Numbers, dtype: DTyp
             lambda part: choices[_whole(part, 0, len(choices) - 1, unique=rule.unique)], rows, rule, dtype
         )
     elif kind(numpy_dtype(dtype)) in "iu":
-        low, high = _range_of_integers(rows, found, dtype)
+        low, high = _range_of_integers(rows, bounds, dtype)
         values = _by_block(
             lambda part: _whole(part, low, high, unique=rule.unique).astype(numpy_dtype(dtype)), rows, rule, dtype
         )
     else:
-        values = _by_block(lambda part: _real(part, found, dtype), rows, rule, dtype)
-        values = _apart(np.sort(values, axis=1), found) if rule.unique else values
+        values = _by_block(lambda part: _real(part, bounds, dtype), rows, rule, dtype)
+        values = _apart(np.sort(values, axis=1), bounds) if rule.unique else values
     if rule.sorted:
         values = np.sort(values, axis=1)[:, :: 1 if rule.sorted == "ascending" else -1]
     elif rule.unique:
         order = np.argsort(standard_normal(values.shape, f"{seed_of}/order").reshape(values.shape), axis=1)
         values = np.take_along_axis(values, order, 1)
     if rule.spans:
-        values = with_ends(values, rule, found)
+        values = with_ends(values, rule, bounds)
     return arrays.with_specials(np.ascontiguousarray(values).ravel(), tensor, dtype).reshape(shape)
 
 
@@ -75,13 +75,13 @@ def _by_block(values_of: Callable[[Array], Array], rows: Array, rule: ValueRule,
     return values.reshape(rows.shape)
 
 
-def with_ends(values: Array, rule: ValueRule, found: Limits) -> Array:
+def with_ends(values: Array, rule: ValueRule, bounds: Limits) -> Array:
     """Return values whose first and last ones along the last axis are as a rule that `spans` says.
 
     Raises DataError where these are different and there is one value.
     """
     dtype: Any = dtype_name(values)
-    first, last = cast(np.array(ends(rule, (found.minimum, found.maximum)), np.longdouble), dtype)
+    first, last = cast(np.array(ends(rule, (bounds.minimum, bounds.maximum)), np.longdouble), dtype)
     if values.shape[-1] == 1 and first != last:
         raise DataError(f"one value along the last axis cannot {described_ends(rule)}: that is {first} and {last} here")
     values = values.copy()
@@ -89,14 +89,14 @@ def with_ends(values: Array, rule: ValueRule, found: Limits) -> Array:
     return values
 
 
-def _range_of_integers(rows: Array, found: Limits, dtype: DType) -> tuple[int, int]:
+def _range_of_integers(rows: Array, bounds: Limits, dtype: DType) -> tuple[int, int]:
     """Return the range to draw from: where a limit is missing, as many numbers beyond the other as `rows` spread."""
-    bounds = arrays.integer_limits(dtype)
+    of_dtype = arrays.integer_limits(dtype)
     spread = max(int(np.ceil(max(rows.max(initial=1.0), -rows.min(initial=-1.0)) * 3)), rows.shape[1])
-    low = -spread if found.minimum is None else int(found.minimum)
-    high = low + 2 * spread if found.maximum is None else int(found.maximum)
-    low = high - 2 * spread if found.minimum is None and found.maximum is not None else low
-    return max(low, int(bounds.min)), min(high, int(bounds.max))
+    low = -spread if bounds.minimum is None else int(bounds.minimum)
+    high = low + 2 * spread if bounds.maximum is None else int(bounds.maximum)
+    low = high - 2 * spread if bounds.minimum is None and bounds.maximum is not None else low
+    return max(low, int(of_dtype.min)), min(high, int(of_dtype.max))
 
 
 def _whole(rows: Array, low: int, high: int, *, unique: bool) -> Array:
@@ -107,14 +107,14 @@ def _whole(rows: Array, low: int, high: int, *, unique: bool) -> Array:
         raise DataError(f"{length} values along the last axis cannot differ: only {high - low + 1} are allowed")
     steps = np.floor(_shares(rows) * float(top - low + 1))
     if low > -(2**52) and high < 2**52:
-        found = np.minimum(steps.astype(np.int64), top - low) + low
+        numbers = np.minimum(steps.astype(np.int64), top - low) + low
     else:  # Python's integers, since float64 cannot represent each
-        found = np.array([[min(int(step), top - low) + low for step in row] for row in steps], dtype=object)
-    return found + np.arange(length) if unique else found
+        numbers = np.array([[min(int(step), top - low) + low for step in row] for row in steps], dtype=object)
+    return numbers + np.arange(length) if unique else numbers
 
 
-def _real(rows: Array, found: Limits, dtype: DType) -> Array:
-    low, high = found.minimum, found.maximum
+def _real(rows: Array, bounds: Limits, dtype: DType) -> Array:
+    low, high = bounds.minimum, bounds.maximum
     if low is not None and high is not None:
         shares = _shares(rows)
         values = low * (1 - shares) + high * shares
@@ -131,15 +131,15 @@ def _real(rows: Array, found: Limits, dtype: DType) -> Array:
     return within.astype(made.dtype)  # numpy.clip gives float32 for bfloat16
 
 
-def _apart(values: Array, found: Limits) -> Array:
+def _apart(values: Array, bounds: Limits) -> Array:
     """Return ascending rows of floats in which equal neighbours are moved apart, within the limits."""
     limits = arrays.float_limits(values.dtype)
     upward, downward = limits.max, limits.min  # nextafter leaves these as they are, and not every dtype has infinities
     values = values.copy()
     for column in range(1, values.shape[1]):
         values[:, column] = np.maximum(values[:, column], np.nextafter(values[:, column - 1], upward))
-    if found.maximum is not None and values.size:
-        values[:, -1] = np.minimum(values[:, -1], rounded(np.array(found.maximum, np.float64), values.dtype))
+    if bounds.maximum is not None and values.size:
+        values[:, -1] = np.minimum(values[:, -1], rounded(np.array(bounds.maximum, np.float64), values.dtype))
         for column in range(values.shape[1] - 2, -1, -1):
             values[:, column] = np.minimum(values[:, column], np.nextafter(values[:, column + 1], downward))
     return values
@@ -206,18 +206,18 @@ def _rounded(limit: float, array: Array) -> Any:
 
 def _unordered(rule: ValueRule, array: Array) -> Array:
     """Return where an element is not in order with the one before it, or repeats an earlier one."""
-    found = np.zeros(array.shape, bool)
+    unordered = np.zeros(array.shape, bool)
     before, after = array[..., :-1], array[..., 1:]
     if rule.sorted is None:
         order = np.argsort(array, axis=-1, kind="stable")
         ordered = np.take_along_axis(array, order, -1)
-        repeated = np.concatenate([found[..., :1], ordered[..., 1:] == ordered[..., :-1]], -1)
-        np.put_along_axis(found, order, repeated, -1)
+        repeated = np.concatenate([unordered[..., :1], ordered[..., 1:] == ordered[..., :-1]], -1)
+        np.put_along_axis(unordered, order, repeated, -1)
     elif rule.sorted == "ascending":
-        found[..., 1:] = ~(before < after) if rule.unique else ~(before <= after)
+        unordered[..., 1:] = ~(before < after) if rule.unique else ~(before <= after)
     else:
-        found[..., 1:] = ~(before > after) if rule.unique else ~(before >= after)
-    return found
+        unordered[..., 1:] = ~(before > after) if rule.unique else ~(before >= after)
+    return unordered
 
 
 def _first(wrong: Array) -> tuple[int, ...]:

@@ -55,23 +55,23 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The outputs, or why there are none. `kind` is "slow" or "memory" where a limit stopped it. `found`: what it did
-    although it must not, also where its code caught the exception."""
+    """The outputs, or why there are none. `kind` is "slow" or "memory" where a limit stopped it. `problems`: what it
+    did although it must not, also where its code caught the exception."""
 
     outputs: Outputs | None = None
     error: str = ""
     kind: str = ""
     cpu: float = 0.0
-    found: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
-def function(paths: Paths, spec: OpSpec, found: list[str]) -> Callable[..., Outputs]:
-    """Return the function of a reference.py. Calls of it add to `found` what the reference did although it must not."""
+def function(paths: Paths, spec: OpSpec, problems: list[str]) -> Callable[..., Outputs]:
+    """Return the function of a reference.py. Calls of it add to `problems` what it did although it must not."""
 
     def call(*inputs: Any, **attributes: AttributeValue) -> Outputs:
         # onnx.reference gives floats of NumPy.
         plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in attributes.items()}
-        outputs = of(paths, spec).outputs(Call(function=spec.name, inputs=inputs, attributes=plain), found)
+        outputs = of(paths, spec).outputs(Call(function=spec.name, inputs=inputs, attributes=plain), problems)
         assert outputs is not None  # the function is not optional
         return tuple(np.empty(0) if output is None else output for output in outputs)  # one that is turned off
 
@@ -120,14 +120,14 @@ class _Reference:
             self._start()
         return self._version
 
-    def outputs(self, call: Call, found: list[str]) -> Outputs | None:
+    def outputs(self, call: Call, problems: list[str]) -> Outputs | None:
         """Return the outputs of a call. Raises DataError where the reference raises, TooSlow where it is too slow."""
         key = _key(call)
-        if known := self._read_stored(key) or (self._computed or {}).get(key):
-            return known
+        if outputs := self._read_stored(key) or (self._computed or {}).get(key):
+            return outputs
         answer = self._ask(call)
         interrupts.spend(answer.cpu)
-        found += answer.found
+        problems += answer.problems
         if answer.kind == "slow":
             raise interrupts.TooSlow
         if answer.error:
@@ -138,7 +138,7 @@ class _Reference:
 
     def traces(self) -> tuple[str, ...]:
         """Return what it left in its process although it must not, if that was started."""
-        return self._ask(Call(function="", inputs=(), attributes={}, optional=True)).found if self._process else ()
+        return self._ask(Call(function="", inputs=(), attributes={}, optional=True)).problems if self._process else ()
 
     def record(self) -> None:
         """Keep from now on what is computed, for `write`, and compute all anew."""

@@ -55,8 +55,8 @@ def read_case(spec: OpSpec, model: Model, case: Case, *, folder: Path) -> tuple[
         if why := broken_rule(spec, model, case, feed, array):
             raise DataError(f"{case.expected.path}: input {name!r} {why}")
         arrays[name] = array
-    made = [arrays[declared_name(f)] if f in taken else case_array(spec, model, case, f) for f in fed]
-    return made, tuple(_array(found, name, dtype, case.expected, narrow=True) for name, dtype in outputs)
+    inputs = [arrays[declared_name(f)] if f in taken else case_array(spec, model, case, f) for f in fed]
+    return inputs, tuple(_array(found, name, dtype, case.expected, narrow=True) for name, dtype in outputs)
 
 
 def _npz(path: Path, vectors: Vectors) -> Mapping[str, Array]:
@@ -78,26 +78,26 @@ def _npz(path: Path, vectors: Vectors) -> Mapping[str, Array]:
 
 def _folder(path: Path, vectors: Vectors, inputs: Sequence[str], outputs: Sequence[str]) -> Mapping[str, Array]:
     """Return the arrays of ONNX test data: input_0.pb is the first tensor that the case takes from the file."""
-    found = {}
+    arrays = {}
     for kind, names in (("input", inputs), ("output", outputs)):
         for index, name in enumerate(names):
             file = path / f"{kind}_{index}.pb"
             try:
-                found[name] = dataset.read_tensor(file)[1]
+                arrays[name] = dataset.read_tensor(file)[1]
             except FileNotFoundError as error:
                 raise DataError(f"{vectors.path}/{file.name} is missing; it is {kind} {name!r}") from error
             except ValueError as error:
                 raise DataError(
                     f"{vectors.path}/{file.name} is not a tensor. Take it again from {vectors.source}"
                 ) from error
-    return found
+    return arrays
 
 
-def _array(found: Mapping[str, Array], name: str, dtype: DType, vectors: Vectors, *, narrow: bool) -> Array:
+def _array(arrays: Mapping[str, Array], name: str, dtype: DType, vectors: Vectors, *, narrow: bool) -> Array:
     """Return one array in the declared dtype. With `narrow`, one of a wider floating dtype is rounded to it."""
-    if name not in found:
-        raise DataError(f"{vectors.path} has no array {name!r}, it has: {', '.join(found) or 'none'}")
-    array, target = found[name], numpy_dtype(dtype)
+    if name not in arrays:
+        raise DataError(f"{vectors.path} has no array {name!r}, it has: {', '.join(arrays) or 'none'}")
+    array, target = arrays[name], numpy_dtype(dtype)
     if dtype == "string" and array.dtype.kind == "U":
         return array.astype(object)
     if dtype in (*SMALL, *FOUR_BITS) and array.dtype == np.dtype(f"V{target.itemsize}"):  # as NumPy writes and reads it

@@ -43,7 +43,7 @@ class _Property:
 
 def of_case(spec: OpSpec, model: Model, case: Case) -> dict[str, Value]:
     """Return the properties of a case that its description has: no array is made."""
-    found: dict[str, Value] = {name: model.types[name] for name in spec.types if name in model.types}
+    facts: dict[str, Value] = {name: model.types[name] for name in spec.types if name in model.types}
     shapes = {part.name: [shape_of(tensor) for tensor in given(case, part.name)] for part in spec.inputs}
     unnamed: dict[str, Value] = {}  # which follow the named sizes
     for part in spec.inputs:
@@ -51,30 +51,30 @@ def of_case(spec: OpSpec, model: Model, case: Case) -> dict[str, Value]:
             declared = [(axis % len(shape), dim) for axis, dim in axes(part) if -len(shape) <= axis < len(shape)]
             for axis, dim in declared:
                 if is_named(spec, dim):
-                    found.setdefault(str(dim), shape[axis])
+                    facts.setdefault(str(dim), shape[axis])
             open_axes = [axis for axis in range(len(shape)) if axis not in dict(declared)]
             unnamed |= {f"{part.name}.shape[{axis}]": shape[axis] for axis in open_axes}
             if len(shape) - 1 in open_axes:
                 unnamed[f"{part.name}.shape[-1]"] = shape[-1]
-    found |= unnamed
+    facts |= unnamed
     for name, value in attribute_values(spec, model).items():
         text = repr(value)
         shown = text if len(text) <= 40 else f"{text[:37]}..."
-        found[name] = value if isinstance(value, int | float) and not isinstance(value, bool) else shown
+        facts[name] = value if isinstance(value, int | float) and not isinstance(value, bool) else shown
     for part in spec.inputs:
         own = shapes[part.name]
         if part.variadic:
-            found[f"len({part.name})"] = len(own)
+            facts[f"len({part.name})"] = len(own)
         if part.optional:
-            found[part.name] = "given" if own else "absent"
+            facts[part.name] = "given" if own else "absent"
         if own:
             tensor = given(case, part.name)[0]
-            found[f"{part.name}.layout"] = tensor.layout
-            found[f"{part.name}.numel()"] = sum(map(math.prod, own))
-            found[f"{part.name}.dim()"] = len(own[0])
+            facts[f"{part.name}.layout"] = tensor.layout
+            facts[f"{part.name}.numel()"] = sum(map(math.prod, own))
+            facts[f"{part.name}.dim()"] = len(own[0])
             if part.type not in spec.types:
-                found[f"{part.name}.dtype"] = dtype_of(part.type, model.types)
-    return found
+                facts[f"{part.name}.dtype"] = dtype_of(part.type, model.types)
+    return facts
 
 
 def of_cases(

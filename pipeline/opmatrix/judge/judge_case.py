@@ -225,6 +225,7 @@ def _faults(case: CaseRuns, runs: Sequence[Run], evaluated: Comparison) -> Itera
         )
 
 
-def _both(found: Comparison, words: str) -> str:
+def _both(comparison: Comparison, words: str) -> str:
     """Return the values where two runs differ; `words` have ``{}`` for that of the second."""
-    return found.subject + (found.problem or f"at {found.worst} {found.expected}{words.format(found.actual)}")
+    where = f"at {comparison.worst} {comparison.expected}{words.format(comparison.actual)}"
+    return comparison.subject + (comparison.problem or where)

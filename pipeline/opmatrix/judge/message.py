@@ -92,15 +92,15 @@ def _most_telling_first(cases: Sequence[CaseResult]) -> list[CaseResult]:
     return sorted((case for case in cases if case.outcome in WRONG), key=lambda case: not tells_who(case.detail))
 
 
-def faults(found: Verdict) -> dict[str, str]:
+def faults(verdict: Verdict) -> dict[str, str]:
     """Return one line per fault, by the names of the cases that have it."""
     by_detail: dict[str, list[str]] = {}
-    for result in _most_telling_first(found.cases):
+    for result in _most_telling_first(verdict.cases):
         by_detail.setdefault(result.detail, []).append(result.case)
-    lines = {} if by_detail else {"": f"{found}: {found.detail}"}
+    lines = {} if by_detail else {"": f"{verdict}: {verdict.detail}"}
     for fault, (case, *others) in by_detail.items():
         also = f" Also {', '.join(others)}." if others else ""
-        lines[", ".join([case, *others])] = f"{found.case_name(case)}: {fault}.{also} Replay: {found.replay(case)}"
+        lines[", ".join([case, *others])] = f"{verdict.case_name(case)}: {fault}.{also} Replay: {verdict.replay(case)}"
     return lines
 
 

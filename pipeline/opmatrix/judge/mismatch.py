@@ -144,13 +144,13 @@ def _maps(values: Array) -> list[dict[str, Any]]:
     largest = sorted(sorted(axes, key=lambda axis: -values.shape[axis])[:_AXES])
     pairs = [*combinations(largest, 2)]
     side = next((side for side in _SIDES if len(pairs) * side**2 <= _MAP), _SIDES[-1])
-    found = []
+    maps = []
     for pair in pairs:
         both = values.max(axis=tuple(axis for axis in range(values.ndim) if axis not in pair))
         for axis, size in enumerate(both.shape):
             both = np.maximum.reduceat(both, [size * i // min(size, side) for i in range(min(size, side))], axis=axis)
-        found.append({"axes": list(pair), "rows": [_digits(row) for row in both]})
-    return found
+        maps.append({"axes": list(pair), "rows": [_digits(row) for row in both]})
+    return maps
 
 
 def _digits(values: Array) -> str:

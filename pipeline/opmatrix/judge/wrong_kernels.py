@@ -55,14 +55,14 @@ def shown_tolerances(tolerances: Iterable[Tolerance]) -> str:
     return " and ".join(dict.fromkeys(map(shown_tolerance, tolerances)))
 
 
-def known(array: Array) -> Array:
+def not_nan(array: Array) -> Array:
     """Return where an array is not NaN."""
     return ~np.isnan(array) if is_float(array.dtype) else np.ones(array.shape, bool)
 
 
 def numbers_in(array: Array) -> Array:
     """Return where an array is neither NaN nor 0, and a string not empty."""
-    where: Array = known(array) & (array != ("" if array.dtype == np.object_ else 0))
+    where: Array = not_nan(array) & (array != ("" if array.dtype == np.object_ else 0))
     return where
 
 
@@ -207,7 +207,7 @@ def findings(output: Output, index: int, cases: Cases) -> Iterator[Finding]:
         why = f" in {names(small)}, so no value is compared. Add a case that gives it some"
         yield Finding(what=f"{named} is empty", why=why)
         return
-    if not any(known(array).any() for array in expected):
+    if not any(not_nan(array).any() for array in expected):
         why = f" in {names(small)}. Add a case whose expected values are numbers"
         yield Finding(what=f"{named} is NaN everywhere", why=why)
         return

@@ -90,8 +90,8 @@ def translation(
         raise ExportError(f"{lowered.spec.name}: {schema} does not have the {len(arguments)} declared arguments")
     names = [a.name for a in schema.arguments]
 
-    def run(*given: Any, **named: Any) -> Any:
-        values = known | dict(zip(names, given, strict=False)) | named
+    def run(*positional: Any, **named: Any) -> Any:
+        values = known | dict(zip(names, positional, strict=False)) | named
         if missing := [name for name in names if name not in values]:
             raise ExportError(f"{lowered.spec.name}: {schema} is called without {', '.join(missing)}")
         ordered = [values[name] for name in names]

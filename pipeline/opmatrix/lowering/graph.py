@@ -130,11 +130,11 @@ class Graph(ABC):
         """Return a size of one of the operator's own inputs, None if dynamic."""
 
     def _node(
-        self, name: str, inputs: int, given: Mapping[str, Any]
+        self, name: str, inputs: int, attributes: Mapping[str, Any]
     ) -> tuple[str, str, int, tuple[NodeAttribute, ...]]:
         """Return domain, op type, version of its schema, and attributes. Raises ExportError for an invalid node."""
         domain, op_type = split(name)
-        written = node_attributes(given)
+        written = node_attributes(attributes)
         if domain:
             return domain, op_type, self.version(domain), written
         return domain, op_type, since_version(op_type, opset=self.opset, inputs=inputs, attributes=written), written

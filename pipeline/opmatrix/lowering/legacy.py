@@ -59,14 +59,14 @@ class LegacyGraph(Graph):
             present.pop()
         tensors = {a.name: torch.from_numpy(np.array(a.value)) for a in written if a.letter == "t"}
         passed = {f"{a.name}_{a.letter}": tensors.get(a.name, a.value) for a in written}
-        made = self._context.op(name, *map(self._present, present), outputs=outputs, **passed)
+        emitted = self._context.op(name, *map(self._present, present), outputs=outputs, **passed)
         if spec := self._used.get(name):
             named = {part.name: value for part, value in zip(spec.inputs, inputs, strict=False) if value is not None}
             names = {onnx_name(a): a.name for a in spec.attributes}
             values = {names.get(a.name, a.name): a.value for a in written}
-            results = made if isinstance(made, tuple) else (made,)
+            results = emitted if isinstance(emitted, tuple) else (emitted,)
             set_types(with_count(spec, len(results) - len(spec.outputs) + 1), named, values, results)
-        return made
+        return emitted
 
     def constant(self, value: ArrayLike, dtype: DType) -> Value:
         tensor = torch.tensor(np.asarray(value).tolist(), dtype=getattr(torch, dtype))

@@ -47,7 +47,7 @@ def with_float_edges(model: bytes | str, session: Any) -> bytes:
     """
     made = onnx.load_model(Path(model)) if isinstance(model, str) else ModelProto.FromString(model)
     types = {value.name: value.type for value in (*session.get_inputs(), *session.get_outputs())}
-    dtype, _, needed = max((_TYPES[t] for t in types.values() if t in _TYPES), key=lambda found: found[2])
+    dtype, _, needed = max((_TYPES[t] for t in types.values() if t in _TYPES), key=lambda row: row[2])
     for entry in made.opset_import:
         if entry.domain in ("", "ai.onnx") and entry.version < needed:
             if any(node.domain in ("", "ai.onnx") for node in made.graph.node):

@@ -101,7 +101,7 @@ class Fuzz:
         in_common = in_common_of_drawn(
             self._operator.spec, [one for one, _ in tried], lambda drawn: problems[drawn.model.name]
         )
-        one, problem = min(failing, key=lambda found: sum(array.size for array in found[0].arrays))
+        one, problem = min(failing, key=lambda pair: sum(array.size for array in pair[0].arrays))
         which = "The smallest of the random inputs that fail"
         said = keep(paths, self._operator, one, problem, where="ONNX Runtime", which=which)
         return one, "\n".join([said, *over_cases(in_common)])
@@ -128,9 +128,9 @@ class Fuzz:
                 continue
             yield f"{self._operator.name} in ONNX Runtime computes what its declaration forbids: {one}"
 
-    def run(self, given: Call) -> tuple[Array, ...]:
+    def run(self, node_call: Call) -> tuple[Array, ...]:
         """Return the node's outputs. Raises RefusedError where ONNX Runtime rejects the model or the run."""
-        return self._in_torch(call(*self.session(given)))
+        return self._in_torch(call(*self.session(node_call)))
 
     def _in_torch(self, outputs: Sequence[Array]) -> tuple[Array, ...]:
         """Return the outputs of a node in the dtypes that torch, the kernel and the reference have."""
@@ -139,10 +139,10 @@ class Fuzz:
         parts = with_outputs(self._operator.spec, len(outputs)).outputs
         return tuple(a.astype(o.type) if o.onnx_type else a for o, a in zip(parts, outputs, strict=True))
 
-    def _run_twice(self, given: Call) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    def _run_twice(self, node_call: Call) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         """Run the node, then with outputs in memory that is not 0: new memory mostly is, as many results are."""
         session: Any
-        session, feeds = self.session(given)
+        session, feeds = self.session(node_call)
         first = self._in_torch(call(session, feeds))
         if isinstance(session, CastSession) or any(array.dtype == object for array in (*feeds.values(), *first)):
             return first, self._in_torch(call(session, feeds))
@@ -154,12 +154,12 @@ class Fuzz:
         contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in feeds.items()}
         return first, call_into(session, contiguous, memory)
 
-    def session(self, given: Call) -> tuple[Session, dict[str, Array]]:
+    def session(self, node_call: Call) -> tuple[Session, dict[str, Array]]:
         """Return the session of a node for a call, and its feed. Raises RefusedError."""
-        feeds = dict(node_feeds(self._operator.spec, given))
-        key = (repr(given.model.attributes), given.typed, tuple((name, dtype_name(a)) for name, a in feeds.items()))
+        feeds = dict(node_feeds(self._operator.spec, node_call))
+        key = (repr(node_call.model.attributes), node_call.typed, tuple((n, dtype_name(a)) for n, a in feeds.items()))
         if key not in self._sessions:
-            model = node_model(self._operator.spec, given).SerializeToString()
+            model = node_model(self._operator.spec, node_call).SerializeToString()
             try:
                 self._sessions[key] = self._runtime.sessions(model, settings=("optimised",))["optimised"]
             except RefusedError as error:
@@ -184,7 +184,7 @@ def run_enlarged(operator: Operator, model: Model, runtime: OrtSessions) -> dict
     if not has_kernel(spec):
         return {}
     runs = [(m, c) for m in operator.models if not m.unsupported for c in m.cases if described(c)]
-    of, case = max(runs, key=lambda found: sum(elements(found[1])), default=(None, None))
+    of, case = max(runs, key=lambda pair: sum(elements(pair[1])), default=(None, None))
     if of is not model or case is None or sum(elements(case)) >= ENOUGH:
         return {}
     fuzz, feeds = Fuzz(operator, runtime), dict[str, Mapping[str, Array]]()
@@ -207,10 +207,10 @@ def run_enlarged(operator: Operator, model: Model, runtime: OrtSessions) -> dict
     return {}
 
 
-def node_feeds(spec: OpSpec, given: Call) -> Iterator[tuple[str, Array]]:
+def node_feeds(spec: OpSpec, node_call: Call) -> Iterator[tuple[str, Array]]:
     """Yield the name of each input of the node, and its array. Raises DataError for a number that its dtype does not
     hold."""
-    for part, argument in zip(spec.inputs, given.inputs, strict=True):
+    for part, argument in zip(spec.inputs, node_call.inputs, strict=True):
         if isinstance(argument, tuple):
             names = [f"{part.name}_{n}" for n in range(len(argument))]
         else:
@@ -219,9 +219,9 @@ def node_feeds(spec: OpSpec, given: Call) -> Iterator[tuple[str, Array]]:
             yield name, cast(array, part.onnx_type) if part.onnx_type and dtype_name(array) == part.type else array
 
 
-def node_model(spec: OpSpec, given: Call) -> ModelProto:
+def node_model(spec: OpSpec, node_call: Call) -> ModelProto:
     """Return a model of the operator's node, without shapes."""
-    feeds = dict(node_feeds(spec, given))
+    feeds = dict(node_feeds(spec, node_call))
     newest = spec.onnx.versions[-1]  # it has all attributes
     names = [part.name if part.name in feeds else "" for part in spec.inputs if not part.variadic]
     names += [name for name in feeds if name not in names]
@@ -229,19 +229,19 @@ def node_model(spec: OpSpec, given: Call) -> ModelProto:
         names.pop()
     called = spec
     if variadic_output(spec):  # also of an invalid call a node has at least one
-        named, part = dict(zip((i.name for i in spec.inputs), given.inputs, strict=True)), counter(spec)
-        unknown = isinstance(part, Attribute) and given.model.attributes.get(part.name, part.default) is None
-        called = with_count(spec, 1 if unknown else max(1, count(spec, named, given.model.attributes)))
+        named, part = dict(zip((i.name for i in spec.inputs), node_call.inputs, strict=True)), counter(spec)
+        unknown = isinstance(part, Attribute) and node_call.model.attributes.get(part.name, part.default) is None
+        called = with_count(spec, 1 if unknown else max(1, count(spec, named, node_call.model.attributes)))
     outputs = [output.name for output in called.outputs]
     node = helper.make_node(spec.onnx.op_type, names, outputs, domain=spec.onnx.domain)
-    node.attribute.extend(attributes(spec, replace(given.model, domain_version=newest)))
+    node.attribute.extend(attributes(spec, replace(node_call.model, domain_version=newest)))
     fed = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), None)
         for name, array in feeds.items()
     ]
     made = [helper.make_empty_tensor_value_info(name) for name in outputs]
-    if given.typed:  # which ONNX Runtime 1.16 needs where an input before the last is absent
-        dtypes = [numpy_dtype(dtype_of(node_type(output), given.model.types)) for output in called.outputs]
+    if node_call.typed:  # which ONNX Runtime 1.16 needs where an input before the last is absent
+        dtypes = [numpy_dtype(dtype_of(node_type(output), node_call.model.types)) for output in called.outputs]
         elements = map(helper.np_dtype_to_tensor_dtype, dtypes)
         made = [helper.make_tensor_value_info(*both, None) for both in zip(outputs, elements, strict=True)]
     return model_of(node, fed, made, name=spec.name, opset=OPSET, version=newest)

@@ -34,14 +34,14 @@ PAST_ABSENT_SINCE = "1.24"  # older ones end the process for a node with an abse
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A node of a case. `prefix` begins the names of its values, `known` has what is known of its inputs."""
+    """A node of a case. `prefix` begins the names of its values, `sizes` has what is known of its inputs."""
 
     case: Case
     model: Model
     prefix: str
     inputs: list[ValueInfoProto]
     proto: NodeProto
-    known: Known
+    sizes: Known
 
 
 def problems(operator: Operator, runtime: OrtSessions) -> Iterator[str]:
@@ -71,7 +71,7 @@ def problems(operator: Operator, runtime: OrtSessions) -> Iterator[str]:
                 found = inferred[node.prefix + output.name]
                 inferable = complete and of_model(spec, node.model).outputs.index(output) <= last_inferred(spec)
                 if what := _difference(node, output, found, complete=inferable):
-                    shapes = [f"{name} {shape_text(s)}" for name, s in node.known.shapes.items() if "[" not in name]
+                    shapes = [f"{name} {shape_text(s)}" for name, s in node.sizes.shapes.items() if "[" not in name]
                     yield (
                         f"{spec.name}-{node.case.name}: for inputs of the shapes {', '.join(shapes)} ONNX Runtime "
                         f"{onnxruntime.__version__} infers {what}. {remedy}"
@@ -110,7 +110,7 @@ def _node(spec: OpSpec, model: Model, case: Case, fed: Sequence[tuple[GraphInput
     proto.attribute.extend(attributes(spec, model))
     shapes = shapes_by_input((feed.part, shape) for feed, shape in fed)
     known = Known(spec=spec, shapes=shapes, attributes=attribute_values(spec, model))
-    return Node(case=case, model=model, prefix=prefix, inputs=inputs, proto=proto, known=known)
+    return Node(case=case, model=model, prefix=prefix, inputs=inputs, proto=proto, sizes=known)
 
 
 def _model(spec: OpSpec, nodes: Sequence[Node], version: int) -> bytes:
@@ -121,25 +121,26 @@ def _model(spec: OpSpec, nodes: Sequence[Node], version: int) -> bytes:
     return bytes(made.SerializeToString())
 
 
-def _difference(node: Node, output: Output, found: Sequence[Size], *, complete: bool) -> str:
+def _difference(node: Node, output: Output, inferred: Sequence[Size], *, complete: bool) -> str:
     """Return what is inferred wrongly, with the declared size, or ""."""
-    wanted = node.known.output(output)
+    wanted = node.sizes.output(output)
     rule = f"the declared rule, {rule_text(output.shape)}, gives"
     whose = f"of output {output.name!r}"
-    if not found:  # for a scalar, too
+    if not inferred:  # for a scalar, too
         # A custom op cannot tell an input without an axis from one of unknown rank.
-        missing = complete and wanted and all(node.known.shapes.values())
+        missing = complete and wanted and all(node.sizes.shapes.values())
         return f"no shape {whose}; {rule} {shape_text(wanted or ())}" if missing else ""
-    if wanted is None or len(found) != len(wanted):
+    if wanted is None or len(inferred) != len(wanted):
         shown = "no shape" if wanted is None else shape_text(wanted)
-        return f"the shape {shape_text(found)} {whose}; {rule} {shown}"
-    names = {size for shape in node.known.shapes.values() for size in shape if isinstance(size, str)}
-    for axis, (size, right) in enumerate(zip(found, wanted, strict=True)):
+        return f"the shape {shape_text(inferred)} {whose}; {rule} {shown}"
+    names = {size for shape in node.sizes.shapes.values() for size in shape if isinstance(size, str)}
+    for axis, (size, right) in enumerate(zip(inferred, wanted, strict=True)):
         new = size is None or (isinstance(size, str) and size not in names)
         # A new name is right for a size that is not known, and nothing is wrong about one that could be.
         if size != right and not (new and (right is None or not complete)):
             expected = "no number" if right is None else right
             return (
-                f"{size} as axis {axis} {whose}, expected {expected}: {shape_text(found)}; {rule} {shape_text(wanted)}"
+                f"{size} as axis {axis} {whose}, expected {expected}: {shape_text(inferred)}; "
+                f"{rule} {shape_text(wanted)}"
             )
     return ""

@@ -63,22 +63,22 @@ def run_concurrently(
     names, start = list(alone), Barrier(threads)
 
     def run(thread: int) -> dict[str, Comparison | str]:
-        found: dict[str, Comparison | str] = {}
+        differences: dict[str, Comparison | str] = {}
         first = thread % len(names)
         start.wait()
         begin = monotonic()
         for turn in count(1):
             for name in names[first:] + names[:first]:
                 if difference := _difference(session, feeds[name], alone[name]):
-                    found.setdefault(name, difference)
+                    differences.setdefault(name, difference)
             passed = monotonic() - begin
-            if found or passed > SECONDS or (turn >= ROUNDS and passed >= seconds):
+            if differences or passed > SECONDS or (turn >= ROUNDS and passed >= seconds):
                 break
-        return found
+        return differences
 
     with ThreadPoolExecutor(threads) as pool:
         by_thread = [*pool.map(run, range(threads))]
-    return {name: difference for found in reversed(by_thread) for name, difference in found.items()}
+    return {name: difference for differences in reversed(by_thread) for name, difference in differences.items()}
 
 
 def _difference(session: Session, feed: Feed, alone: Outputs) -> Comparison | str | None:
@@ -236,15 +236,15 @@ def _pairs(model: onnx.ModelProto, declared: Mapping[tuple[str, str], OpSpec]) -
     """
     inputs, outputs = ({value.name for value in values} for values in (model.graph.input, model.graph.output))
     read = [name for node in model.graph.node for name in node.input]
-    found = {}
+    pairs = {}
     for node in model.graph.node:
         if spec := declared.get((node.domain, node.op_type)):
             of = dict(zip([i.name for i in spec.inputs], node.input, strict=False))
             for output, made in zip(spec.outputs, node.output, strict=False):
                 given = of.get(output.may_inplace or "", "")
                 if given in inputs and made in outputs and read.count(given) == 1 and made not in read:
-                    found[made] = given
-    return found
+                    pairs[made] = given
+    return pairs
 
 
 def _alone(model: onnx.ModelProto, declared: Mapping[tuple[str, str], OpSpec]) -> Iterator[tuple[str, onnx.ModelProto]]:

@@ -97,12 +97,12 @@ class OrtSessions:
 
     def _session(self, model: bytes | str, options: ort.SessionOptions, without: Sequence[str]) -> Session:
         off = {"disabled_optimizers": [*without]} if without else {}
-        made: Session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"], **off)
-        if not needs_casts(made):
-            return made
-        edges = with_float_edges(model, made)
+        session: Session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"], **off)
+        if not needs_casts(session):
+            return session
+        edges = with_float_edges(model, session)
         cast = ort.InferenceSession(edges, options, providers=["CPUExecutionProvider"], **off)
-        return CastSession(made, cast=cast)
+        return CastSession(session, cast=cast)
 
 
 def _options(

@@ -95,20 +95,20 @@ class _Data:
                 arrays.setdefault(key, []).append(array)
         return {key: scale(of_key) for key, of_key in arrays.items()}
 
-    def add(self, found: dict[Key, Measured], one: _CaseData, actual: Sequence[Array], lowering: Lowering) -> None:
+    def add(self, errors: dict[Key, Measured], one: _CaseData, actual: Sequence[Array], lowering: Lowering) -> None:
         """Measure the outputs of a run of a case, and keep the larger errors."""
         expected = self.outputs(one)
         for key, array in self.outputs(one, actual).items():
             tolerance = self.tolerance(lowering, key)
             measured = measure(array, expected[key], tolerance=tolerance, scale=self.scales[key])
-            found[key] = found.get(key, Measured()) | measured
+            errors[key] = errors.get(key, Measured()) | measured
 
     def tolerance(self, lowering: Lowering, key: Key) -> Tolerance:
         return self.operator.spec.tolerances[lowering].get(key[1], EXACT)
 
     def moved(self) -> dict[Key, float]:
         """Return the largest movement of each output in cases that are small and not judged in the declared dtype."""
-        spec, found = self.operator.spec, dict[Key, float]()
+        spec, largest = self.operator.spec, dict[Key, float]()
         reference = Reference(self.paths, spec)
         fixed = [index for index, part in enumerate(spec.inputs) if is_parameter(part)]
         for one in self.cases:
@@ -122,8 +122,8 @@ class _Data:
                 continue
             for (key, expected), by in zip(self.outputs(one).items(), present(spec, one.model, moved), strict=True):
                 scaled = float(np.max(by / (self.scales[key] + _size(expected)), initial=0.0))
-                found[key] = max(found.get(key, 0.0), scaled)
-        return found
+                largest[key] = max(largest.get(key, 0.0), scaled)
+        return largest
 
 
 def run(paths: Paths, operator: Operator, *, in_torch: bool = False) -> None:
@@ -146,15 +146,15 @@ def _in_torch(data: _Data) -> dict[Key, Measured]:
     from opmatrix.torch_ops import load
 
     loaded = load.load(data.paths, data.operator)
-    found: dict[Key, Measured] = {}
+    errors: dict[Key, Measured] = {}
     with torch.no_grad():
         for one in data.cases:
             check = CaseCheck(
                 spec=data.operator.spec, model=one.model, case=one.case, data=one.data, overload=loaded.overload
             )
             for _ in loaded.levels.each():
-                data.add(found, one, call(check), "custom")
-    return found
+                data.add(errors, one, call(check), "custom")
+    return errors
 
 
 def _of_torch(data: _Data) -> dict[Key, Measured]:
@@ -180,7 +180,7 @@ def _in_ort(data: _Data, lowering: Lowering, cells: Sequence[Cell]) -> dict[Key,
     specs = [spec, *(load_operator(paths, name).spec for name in spec.uses)]
     levels = custom and any(one.cpu_levels for one in specs)
     runtime = OrtSessions(paths.ort_library(spec.name) if custom else None, cpu_levels=levels)
-    found: dict[Key, Measured] = {}
+    errors: dict[Key, Measured] = {}
     for cell in cells:
         sessions = {}
         refused = {model.name for model in data.operator.at(lowering, cell.opset).models if model.unsupported}
@@ -191,8 +191,8 @@ def _in_ort(data: _Data, lowering: Lowering, cells: Sequence[Cell]) -> dict[Key,
                 content = paths.model(spec.name, lowering, cell, one.model.name).read_bytes()
                 sessions[one.model.name] = runtime.sessions(content, settings=[ONE_THREAD])[ONE_THREAD]
             for _ in runtime.levels.each():
-                data.add(found, one, call(sessions[one.model.name], one.data.inputs), lowering)
-    return found
+                data.add(errors, one, call(sessions[one.model.name], one.data.inputs), lowering)
+    return errors
 
 
 def _cells(data: _Data, lowering: Lowering) -> list[Cell]:

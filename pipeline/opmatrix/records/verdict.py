@@ -250,12 +250,12 @@ def read_check(path: Path) -> CheckRecord:
     return of_type(CheckRecord, read_any(path), path)
 
 
-def of_type(kind: type[AnyFound], found: Found, path: Path) -> AnyFound:
+def of_type(kind: type[AnyFound], record: Found, path: Path) -> AnyFound:
     """Return a record of this type. Raises ValueError for one of the other type."""
-    if not isinstance(found, kind):
+    if not isinstance(record, kind):
         names = {Verdict: "a verdict", CheckRecord: "the record of a check"}
-        raise ValueError(f"{path}: not {names[kind]}, but {names[type(found)]}")
-    return found
+        raise ValueError(f"{path}: not {names[kind]}, but {names[type(record)]}")
+    return record
 
 
 def read_any(path: Path) -> Found:

@@ -67,9 +67,9 @@ def attributes(draw: DrawFn, frame: Frame) -> dict[str, AttributeValue]:
     base = attribute_values(
         spec, frame.template[0] if frame.template else pick(draw, models or (Model(name="defaults", cases=()),))
     )
-    found = {a.name: base[a.name] if a.name in base else candidates(a)[0] for a in spec.attributes}
+    values = {a.name: base[a.name] if a.name in base else candidates(a)[0] for a in spec.attributes}
     if not spec.attributes:
-        return found
+        return values
     how = pick(draw, (0, _ALONE, _TOGETHER, _ALONE, _ALONE))
     if how == _ALONE:
         changed: Sequence[Attribute] = (pick(draw, spec.attributes),)
@@ -79,17 +79,17 @@ def attributes(draw: DrawFn, frame: Frame) -> dict[str, AttributeValue]:
         if how == _TOGETHER and pick(draw, (False, True)):
             continue
         fixed = attribute.name in size_items(spec)
-        now = found[attribute.name]
+        now = values[attribute.name]
         if attribute.optional and now is not None and pick(draw, (True, False, False)):
-            found[attribute.name] = None
+            values[attribute.name] = None
             continue
-        found[attribute.name] = _value(draw, attribute, now, frame.operator.models, fixed=fixed)
+        values[attribute.name] = _value(draw, attribute, now, frame.operator.models, fixed=fixed)
     used = {at for _, at in checked_axes(spec)} | {*size_attributes(spec)}  # an axis, or in a size
     ints = [a for a in changed if a.kind == "int" and a.name not in used]
     far = [a.name for a in ints if a.allowed is None and a.minimum is None and a.maximum is None]
     if far and pick(draw, range(8)) == 7:
-        found[pick(draw, far)] = pick(draw, FAR)
-    return found
+        values[pick(draw, far)] = pick(draw, FAR)
+    return values
 
 
 def before_shapes(draw: DrawFn, frame: Frame, values: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
@@ -116,7 +116,7 @@ def smaller(draw: DrawFn, frame: Frame, values: Mapping[str, AttributeValue], mo
 def _limited(
     draw: DrawFn, limited: Sequence[Attribute], values: Mapping[str, Any], models: Sequence[Model], most: int
 ) -> dict[str, AttributeValue]:
-    found: dict[str, AttributeValue] = {}
+    reduced: dict[str, AttributeValue] = {}
     for attribute in limited:
         value = values[attribute.name]
         cases = [v for m in models if (v := m.attributes.get(attribute.name)) is not None]
@@ -127,8 +127,8 @@ def _limited(
             else pick(draw, [v for v in candidates(attribute, seen) if v <= most or v in seen] or [item])
             for item in (value if isinstance(value, tuple) else (value,))
         ]
-        found[attribute.name] = tuple(small) if isinstance(value, tuple) else small[0]
-    return found
+        reduced[attribute.name] = tuple(small) if isinstance(value, tuple) else small[0]
+    return reduced
 
 
 @once

@@ -113,9 +113,9 @@ class _Drawing:
             self._progress.show(f"{index} of {len(draw_large.ELEMENTS)} large inputs, now {elements} elements")
             for one in (*growing[first:], *growing[:first]):
                 limit = min(self._left_large / 2, ONE_LARGE_SECONDS if reached else LARGE_SECONDS)
-                if found := self._grown(paths, one, elements, own, limit):
+                if grown := self._grown(paths, one, elements, own, limit):
                     reached = True
-                    yield found
+                    yield grown
                     break
             else:
                 self.dropped[SLOW_LARGE] += 1
@@ -132,10 +132,10 @@ class _Drawing:
             expected = one.seconds * (following / one.elements) ** 2
             one.stopped = limit <= 0 or expected > max(limit, STEP * ONE_LARGE_SECONDS)
             if not one.stopped:
-                found, one.seconds = self._first_computed(paths, one.choice, following, seed, limit)
-                one.elements, one.largest, one.stopped = following, found or one.largest, found is None
-                if found and following == elements:
-                    return found
+                grown, one.seconds = self._first_computed(paths, one.choice, following, seed, limit)
+                one.elements, one.largest, one.stopped = following, grown or one.largest, grown is None
+                if grown and following == elements:
+                    return grown
         return None
 
     def _first_computed(

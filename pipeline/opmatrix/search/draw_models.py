@@ -88,10 +88,10 @@ def _frame(draw: DrawFn, operator: Operator) -> Frame:
     template = pick(draw, known)
     parts = (part for part in operator.spec.inputs if not is_parameter(part))
     lists_values = any(isinstance(t, Values) for part in parts for t in given(template[1], part.name))
-    found = Frame(operator, template, kept=lists_values and pick(draw, (True, False, True, True)))
+    frame = Frame(operator, template, kept=lists_values and pick(draw, (True, False, True, True)))
     if kind == "resized" and (sizes := open_sizes(operator, template)):
-        found.resized[pick(draw, sizes)] = pick(draw, allowed.SIZES)
-    return found
+        frame.resized[pick(draw, sizes)] = pick(draw, allowed.SIZES)
+    return frame
 
 
 @once
@@ -125,14 +125,14 @@ def kept(frame: Frame, part: Input, shapes: Sequence[tuple[int, ...]]) -> list[T
     listed = given(frame.template[1], part.name)
     if not listed or len(listed) != len(shapes) or not all(isinstance(t, Values) for t in listed):
         return None
-    made: list[Tensor] = []
+    tensors: list[Tensor] = []
     for one, wanted in zip(listed, shapes, strict=True):
         assert isinstance(one, Values)
         shape = shape_of(one)
         if len(shape) != len(wanted) or (0 in shape and shape != wanted) or 0 in wanted[:-1]:  # () has no second axis
             return None
-        made.append(Values(values=_resampled(one.values, wanted), layout=layout_of(one, wanted)))
-    return made
+        tensors.append(Values(values=_resampled(one.values, wanted), layout=layout_of(one, wanted)))
+    return tensors
 
 
 def layout_of(one: Tensor, shape: tuple[int, ...]) -> MemoryLayout:

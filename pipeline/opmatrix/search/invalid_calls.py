@@ -57,8 +57,8 @@ class InvalidCall:
 
 def valid_call(operator: Operator) -> Call:
     """Return the call of the first small case among those with the most input tensors. Raises DataError for none."""
-    if found := next(valid_calls(operator), None):
-        return found
+    if call := next(valid_calls(operator), None):
+        return call
     raise DataError(f"{operator.name}: no case that runs has 1 to {most_of_inputs(operator.spec)} elements in each "
                     "input, so that no invalid call can be made from it. Add one")  # fmt: skip
 
@@ -81,7 +81,7 @@ def valid_calls(operator: Operator) -> Iterator[Call]:
         for c in m.cases
         if all(0 < n <= most_of_inputs(spec) for n in elements(c)) and described(c)
     ]
-    candidates.sort(key=lambda found: -sum(len(given(found[1], i.name)) for i in spec.inputs))  # stable
+    candidates.sort(key=lambda candidate: -sum(len(given(candidate[1], i.name)) for i in spec.inputs))  # stable
     for model, case in candidates:
         yield Call(model=model, inputs=tuple(case_arguments(spec, case, case_arrays(spec, model, case))))
 

@@ -206,10 +206,10 @@ class Choice:
         return self.drawn_further[-1]
 
     def _size(self, dim: str | int) -> int:
-        found = evaluate(parse(dim), self._term)
-        if not isinstance(found, int) or found < 0:
+        size = evaluate(parse(dim), self._term)
+        if not isinstance(size, int) or size < 0:
             raise UnusableError
-        return found
+        return size
 
     def _term(self, term: Term) -> Size:
         if term.kind == "name" and term.key not in rules.size_attributes(self.spec):
@@ -221,12 +221,12 @@ class Choice:
         if term.kind == "size" and isinstance(term.at, str) and term.at not in self.attributes:
             self._axis(term.of, term.at)
         try:
-            found = self._known().term(term)
+            size = self._known().term(term)
         except ValueError as error:
             raise UnusableError from error
-        if found is None:
+        if size is None:
             raise _LaterError
-        return found
+        return size
 
     def _axis(self, name: str, attribute: str) -> None:
         """Choose the value of an attribute that names an axis of an input."""
@@ -273,37 +273,37 @@ def elements(spec: OpSpec, shapes: Shapes, attributes: Mapping[str, AttributeVal
     return max(_elements(spec, shapes, attributes), default=0)
 
 
-def _elements(spec: OpSpec, given: Shapes, attributes: Mapping[str, AttributeValue]) -> list[int]:
+def _elements(spec: OpSpec, shapes: Shapes, attributes: Mapping[str, AttributeValue]) -> list[int]:
     """Return the elements of each output, without those whose sizes are invalid: the operator refuses that itself."""
-    shapes = [*given]
-    first = {part.name: shape for part, shape in reversed(shapes)}
-    known, found = Known(spec=spec, shapes=first, attributes=attributes), []
+    listed = [*shapes]
+    first = {part.name: shape for part, shape in reversed(listed)}
+    known, totals = Known(spec=spec, shapes=first, attributes=attributes), []
     for output in spec.outputs:
         try:
             sizes = known.output(output) or []
         except ValueError:
             continue
-        found.append(math.prod(max(1, size) for size in sizes if isinstance(size, int)))
+        totals.append(math.prod(max(1, size) for size in sizes if isinstance(size, int)))
     part = counter(spec)
-    if part is not None and found:
-        tensors = {part.name: [shape for other, shape in shapes if other is part]}
-        found[-1] = count(spec, tensors, attributes) * max(OUTPUT, found[-1])
-    return found
+    if part is not None and totals:
+        tensors = {part.name: [shape for other, shape in listed if other is part]}
+        totals[-1] = count(spec, tensors, attributes) * max(OUTPUT, totals[-1])
+    return totals
 
 
 def bounded(spec: OpSpec, shapes: Shapes, attributes: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
     """Return attributes with which no output with declared sizes has too many elements, if there are any: those that
     are sizes of outputs alone get the largest drawn value that fits."""
-    found, shapes, limit = dict(attributes), [*shapes], most_of_outputs(spec)
+    fitted, shapes, limit = dict(attributes), [*shapes], most_of_outputs(spec)
     for attribute in _output_attributes(spec):
-        if attribute.name not in found or elements(spec, shapes, found) <= limit:
+        if attribute.name not in fitted or elements(spec, shapes, fitted) <= limit:
             continue
         values = candidates(attribute)
-        valid = len(_elements(spec, shapes, found))
-        of_outputs = [(v, _elements(spec, shapes, {**found, attribute.name: v})) for v in values]
+        valid = len(_elements(spec, shapes, fitted))
+        of_outputs = [(v, _elements(spec, shapes, {**fitted, attribute.name: v})) for v in values]
         fitting = [v for v, sizes in of_outputs if len(sizes) >= valid and max(sizes, default=0) <= limit]
-        found[attribute.name] = max(fitting, default=min(values))
-    return found
+        fitted[attribute.name] = max(fitting, default=min(values))
+    return fitted
 
 
 @rules.once

@@ -230,18 +230,18 @@ class _Parser:
 
     def _list(self, item: Callable[[], T], closing: str, what: str) -> list[T]:
         """Read up to and with the closing bracket; the opening one is read."""
-        found: list[T] = []
+        entries: list[T] = []
         self._depth += 1
         if self._depth > _DEEPEST:
             self._fail(f"at most {_DEEPEST} brackets within each other")
         while not self._take(closing):
             if self._more:
                 self._fail(f"{closing!r}: nothing is behind '...'")
-            if found:
+            if entries:
                 self._expect(",", f"a further {what}, or {closing!r}")
-            found.append(item())
+            entries.append(item())
         self._depth -= 1
-        return found
+        return entries
 
     def _dots(self) -> bool:
         self._more = self._take("...")
@@ -305,9 +305,9 @@ class _Parser:
         start = self._token.at
         while self._token.kind in ("word", "mark") and self._token.text not in "(),=":
             self._next += 1
-        found = self._text[start : self._token.at].strip()
+        alias = self._text[start : self._token.at].strip()
         self._expect(")", "the end of an alias such as (a!)")
-        return found
+        return alias
 
     def _value(self, of: Type) -> Value:
         """Return the default of an argument of a type, as torch reads it."""
@@ -315,19 +315,19 @@ class _Parser:
             return tuple(self._list(lambda: self._value(of), "]", "item"))
         kind, text, _ = self._token
         if kind == "number":
-            found = self._number(text, of)
+            default = self._number(text, of)
         elif kind == "text":
-            found = self._string(text)
+            default = self._string(text)
         elif kind == "word":
             named: dict[str, Value] = {"None": None, "True": True, "False": False}
             if of.element in _OF_VALUES and text not in named and text != "Mean":
                 self._fail("a default that torch reads: a number in digits, a string in quotes, True, False, None or a "
                            "list of them")  # fmt: skip
-            found = named.get(text, Word(text))
+            default = named.get(text, Word(text))
         else:
             self._fail("a default: a number, a string in quotes, True, False, None or a list of them")
         self._next += 1
-        return found
+        return default
 
     def _number(self, text: str, of: Type) -> Value:
         """Return a number that torch reads: by std::stod where the type is float or the number no int, else stoll."""

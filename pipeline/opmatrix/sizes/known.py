@@ -45,14 +45,14 @@ class Known:
         if isinstance(expression, int):
             return expression
         try:
-            found = evaluate(parse(expression), self.term)
+            size = evaluate(parse(expression), self.term)
         except SyntaxError as error:
             raise ValueError(f"{expression!r} is not an expression of sizes") from error
         except ZeroDivisionError as error:
             raise ValueError(f"{expression!r} divides by zero with {self._shown(expression)}") from error
-        if isinstance(found, int) and found < 0:
-            raise ValueError(f"{expression!r} is {found} with {self._shown(expression)}")
-        return found
+        if isinstance(size, int) and size < 0:
+            raise ValueError(f"{expression!r} is {size} with {self._shown(expression)}")
+        return size
 
     def term(self, term: Term) -> Size:
         """Return the value of a term, as `size` does."""
@@ -104,13 +104,13 @@ class Known:
 
     def sizes_at(self, part: Input) -> list[tuple[int, str | int]]:
         """Return the axes of `Input.at` with their sizes. Raises ValueError for one that the input lacks."""
-        found = []
+        axes = []
         for attribute, dim in sizes_at(part):
             self._size(Term(key=attribute, kind="size", of=part.name, at=attribute))
             axis = self._attribute(attribute)
             if isinstance(axis, int):
-                found.append((axis, dim))
-        return found
+                axes.append((axis, dim))
+        return axes
 
     def output(self, output: Output) -> list[Size] | None:
         """Return the shape of an output by its rule, None if its rank is not known. Raises ValueError as `size`."""
@@ -124,13 +124,13 @@ class Known:
                     return None
                 return self._replaced(name, shape, replace, lambda dim: None if dim in decided else self.size(dim))
             case Dims(dims=dims):
-                found: list[Size] = []
+                sizes: list[Size] = []
                 for dim in dims:
-                    sizes = self._further() if dim == FURTHER else [self.size(dim)]
-                    if sizes is None:
+                    of_dim = self._further() if dim == FURTHER else [self.size(dim)]
+                    if of_dim is None:
                         return None
-                    found += sizes
-                return found
+                    sizes += of_dim
+                return sizes
             case FromKernel() as rule:
                 return [None if dim is None else self.size(dim) for dim in kernel_dims(self.spec, rule)]
         raise ValueError(f"output {output.name!r} has no shape rule")

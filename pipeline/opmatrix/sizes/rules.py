@@ -156,12 +156,12 @@ def resolved_terms(spec: OpSpec, expression: str | int) -> tuple[Term, ...]:
 
 def owners(spec: OpSpec) -> dict[str, tuple[str, int]]:
     """Return, for each name that is the whole size of an axis, the first input and axis of that size."""
-    found: dict[str, tuple[str, int]] = {}
+    places: dict[str, tuple[str, int]] = {}
     for part in sorted(spec.inputs, key=lambda part: not is_required(part)):
         for at, dim in axes(part):
             if is_named(spec, dim):
-                found.setdefault(str(dim), (part.name, at))
-    return found
+                places.setdefault(str(dim), (part.name, at))
+    return places
 
 
 def sources(spec: OpSpec, term: Term) -> list[str]:
@@ -278,11 +278,11 @@ def list_lengths(spec: OpSpec) -> Mapping[str, int]:
 
 def size_items(spec: OpSpec) -> dict[str, int]:
     """Return how many items each list must have: for the expressions that use it, or in a written torch schema."""
-    found = {**list_lengths(spec)}
+    lengths = {**list_lengths(spec)}
     for term in (term for one in (*expressions(spec), *limits(spec)) for term in terms(one)):
         if term.kind == "item":
-            found[term.of] = max(found.get(term.of, 0), int(term.at) + 1)
-    return found
+            lengths[term.of] = max(lengths.get(term.of, 0), int(term.at) + 1)
+    return lengths
 
 
 @once

@@ -63,7 +63,7 @@ def known_numbers(
     """
     first = {part.name: shape for part, shape in reversed([*shapes])}
     known, usable = Known(spec=spec, shapes=first, attributes=attributes), usable_attributes(spec)
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for term in (term for _, rule in ruled_inputs(spec) for term in limit_terms(rule)):
         number: object = None
         if (attribute := usable.get(term.key)) is not None:
@@ -71,8 +71,8 @@ def known_numbers(
         else:
             number = known.term(term)
         if isinstance(number, int | float):
-            found[term.key] = number
-    return found
+            numbers[term.key] = number
+    return numbers
 
 
 def limits(rule: ValueRule, numbers: Mapping[str, float]) -> Limits:
@@ -87,9 +87,9 @@ def limits(rule: ValueRule, numbers: Mapping[str, float]) -> Limits:
             return limit
         if limit in numbers:  # perhaps a float
             return numbers[limit]
-        found = evaluate(parse(limit), size)
-        assert isinstance(found, int), f"{limit!r} is not a number with {numbers}"
-        return found
+        integer = evaluate(parse(limit), size)
+        assert isinstance(integer, int), f"{limit!r} is not a number with {numbers}"
+        return integer
 
     minimum, maximum = limit_expressions(rule)
     return Limits(minimum=number(minimum), maximum=number(maximum))

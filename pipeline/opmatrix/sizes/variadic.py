@@ -109,14 +109,14 @@ def of_model(spec: OpSpec, model: Model) -> OpSpec:
 
 def shapes_by_input(shapes: Iterable[tuple[Input, S]]) -> dict[str, S]:
     """Return the shape of each input, the first of a variadic one, and as ``xs[1]`` that of each tensor of it."""
-    found: dict[str, S] = {}
+    by_name: dict[str, S] = {}
     counts: dict[str, int] = {}
     for part, shape in shapes:
-        found.setdefault(part.name, shape)
+        by_name.setdefault(part.name, shape)
         if part.variadic:
             index = counts[part.name] = counts.get(part.name, -1) + 1
-            found[f"{part.name}[{index}]"] = shape
-    return found
+            by_name[f"{part.name}[{index}]"] = shape
+    return by_name
 
 
 def flat(returned: Any) -> tuple[Any, ...]:

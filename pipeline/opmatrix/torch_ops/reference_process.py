@@ -50,7 +50,7 @@ class Evaluator:
 
     def answer(self, call: Call) -> Answer:
         """Call a function. Whatever it raises is in the answer, except what ends the process."""
-        began, known = time.process_time(), len(self._audit.found)
+        began, known = time.process_time(), len(self._audit.problems)
         outputs, error, kind = None, "", ""
         if not call.function:
             self._audit.finish()
@@ -67,7 +67,7 @@ class Evaluator:
         # The first call imports modules of torch, such as sympy.
         cpu = time.process_time() - began if self._called else 0.0
         self._called = True
-        return Answer(outputs=outputs, error=error, kind=kind, cpu=cpu, found=tuple(self._audit.found[known:]))
+        return Answer(outputs=outputs, error=error, kind=kind, cpu=cpu, problems=tuple(self._audit.problems[known:]))
 
     def _outputs(self, call: Call) -> tuple[Array | None, ...] | None:
         function = getattr(self._module, call.function, None)
