@@ -33,17 +33,18 @@ MISSING: Any = object()
 class _KeepsMistakes(type):
     """Makes constructors record wrong arguments in ``__mistakes__`` instead of raising TypeError."""
 
-    def _record(cls, *args: Any, **given: Any) -> Any:
+    def _record(cls, *args: Any, **kwargs: Any) -> Any:
         known = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]  # every user is a dataclass
         required = [n for n, f in known.items() if f.default is f.default_factory is dataclasses.MISSING]
-        made = super().__call__(**dict.fromkeys(required, MISSING) | {n: v for n, v in given.items() if n in known})
+        accepted = {n: v for n, v in kwargs.items() if n in known}
+        instance = super().__call__(**dict.fromkeys(required, MISSING) | accepted)
         mistakes = (
-            tuple(("unknown", n) for n in given if n not in known)
-            + tuple(("missing", n) for n in required if n not in given)
+            tuple(("unknown", n) for n in kwargs if n not in known)
+            + tuple(("missing", n) for n in required if n not in kwargs)
             + tuple(("positional", repr(a)) for a in args)
         )
-        object.__setattr__(made, "__mistakes__", mistakes)
-        return made
+        object.__setattr__(instance, "__mistakes__", mistakes)
+        return instance
 
     if not TYPE_CHECKING:  # pyright would take the result of each constructor for Any, and check no argument
         __call__ = _record

@@ -83,7 +83,7 @@ def test_the_names_that_a_search_path_lacks(
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     search, known = ([str(tmp_path / name) for name in names] for names in (("known", "a", "b", "c"), ("known",)))
-    found = lacked([str(tmp_path / name) for name in read], search, known=known)
+    found = lacked([str(tmp_path / name) for name in read], search, input_folders=known)
     assert [path.removeprefix(f"{tmp_path}/") for path in found] == expected
 
 

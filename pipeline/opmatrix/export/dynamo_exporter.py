@@ -123,12 +123,12 @@ def _all_opsets() -> Any:
 
 def registry(opset_version: int = 18) -> Any:
     """Return a copy of the result of ``ONNXRegistry.from_torchlib``, since torch adds custom translations to it."""
-    made = _registration.ONNXRegistry()
-    made.functions = {target: list(found) for target, found in _all_opsets().functions.items()}
-    if hasattr(made, _CHOOSE):
-        made._opset_version = opset_version
-        made._cleanup_registry_based_on_opset_version()
-    return made
+    onnx_registry = _registration.ONNXRegistry()
+    onnx_registry.functions = {target: list(found) for target, found in _all_opsets().functions.items()}
+    if hasattr(onnx_registry, _CHOOSE):
+        onnx_registry._opset_version = opset_version
+        onnx_registry._cleanup_registry_based_on_opset_version()
+    return onnx_registry
 
 
 @contextmanager

@@ -72,13 +72,13 @@ def registered(*schemas: defs.OpSchema) -> Iterator[None]:
 
 
 def _differences(
-    kind: str, found: Sequence[ValueInfoProto], wanted: Sequence[ValueInfo], *, partly: bool = False
+    kind: str, value_infos: Sequence[ValueInfoProto], wanted: Sequence[ValueInfo], *, partly: bool = False
 ) -> Iterator[str]:
-    names, declared = [v.name for v in found], [v.name for v in wanted]
+    names, declared = [v.name for v in value_infos], [v.name for v in wanted]
     if names != declared:
         yield f"{kind}s are named {names}, declared: {declared}. Pass them as {kind}_names="
         return
-    for value, want in zip(found, wanted, strict=True):
+    for value, want in zip(value_infos, wanted, strict=True):
         tensor = value.type.tensor_type
         dtype, shape = element_dtype(tensor.elem_type) or "unknown", None
         if tensor.HasField("shape"):
@@ -90,13 +90,13 @@ def _differences(
             yield f"{kind} {want.name!r} has the shape {shape}, declared: {want.shape}. {remedy}"
 
 
-def _shape_remedy(found: tuple[int | str | None, ...] | None, wanted: Shape, *, partly: bool) -> str:
+def _shape_remedy(shape: tuple[int | str | None, ...] | None, wanted: Shape, *, partly: bool) -> str:
     """Return how to fix a shape, "" if sizes and names are equal; None in `wanted` is a dynamic size with any name or
     none. With `partly`, an unknown shape or a dynamic size matches everything."""
-    if found is None or len(found) != len(wanted):
+    if shape is None or len(shape) != len(wanted):
         lost = "The rank is lost: the symbolic must call setType, the ONNX schema needs an inference function"
-        return "" if found is None and partly else lost
-    pairs = list(zip(found, wanted, strict=True))
+        return "" if shape is None and partly else lost
+    pairs = list(zip(shape, wanted, strict=True))
     if partly and all(f == w for f, w in pairs if isinstance(f, int)):
         return ""
     if not partly and all(f == w if w is not None else not isinstance(f, int) for f, w in pairs):
@@ -216,10 +216,10 @@ def defaults(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
             )
 
 
-def _attribute(found: AttributeProto, declared: Attribute, wanted: AttributeValue) -> Iterator[str]:
+def _attribute(attribute: AttributeProto, declared: Attribute, wanted: AttributeValue) -> Iterator[str]:
     name = onnx_name(declared)
-    found_type, wanted_type = AttributeProto.AttributeType.Name(found.type), onnx_kind(declared.kind)
-    value = _value(found)
+    found_type, wanted_type = AttributeProto.AttributeType.Name(attribute.type), onnx_kind(declared.kind)
+    value = _value(attribute)
     if found_type != wanted_type:
         yield (
             f"attribute {name!r} has the type {found_type}, declared: {wanted_type}. ONNX Runtime reads it as absent: "
@@ -295,9 +295,9 @@ def as_tuples(value: Any) -> Any:
     return tuple(map(as_tuples, value)) if isinstance(value, list) else value
 
 
-def _same(found: object, wanted: object) -> bool:
-    if isinstance(found, tuple) and isinstance(wanted, tuple):
-        return len(found) == len(wanted) and all(map(_same, found, wanted))
-    if isinstance(found, float) and isinstance(wanted, float):
-        return found == wanted or (math.isnan(found) and math.isnan(wanted))
-    return found == wanted
+def _same(actual: object, wanted: object) -> bool:
+    if isinstance(actual, tuple) and isinstance(wanted, tuple):
+        return len(actual) == len(wanted) and all(map(_same, actual, wanted))
+    if isinstance(actual, float) and isinstance(wanted, float):
+        return actual == wanted or (math.isnan(actual) and math.isnan(wanted))
+    return actual == wanted

@@ -76,7 +76,7 @@ def _chosen(operator: Operator, version: int) -> tuple[Model, Case]:
             f"{spec.name} has no case to keep for version {version}: add a model with "
             f"domain_version={schema_versions.at(spec, version).onnx.versions[0]} to ops/{spec.name}/cases.py"
         )
-    return min(cases, key=lambda found: max(_elements(found[1]), LARGE))
+    return min(cases, key=lambda pair: max(_elements(pair[1]), LARGE))
 
 
 def _elements(case: Case) -> int:

@@ -231,9 +231,9 @@ def with_function(proto: ModelProto, expected: ExpectedModel, body: Sequence[Nod
     The body contains the attribute values of this model and is valid for no other. Raises ExportError if onnx's checker
     rejects the result.
     """
-    made = ModelProto()
-    made.CopyFrom(proto)
-    made.ir_version = max(made.ir_version, MIN_IR_VERSION)
+    model = ModelProto()
+    model.CopyFrom(proto)
+    model.ir_version = max(model.ir_version, MIN_IR_VERSION)
     spec, declared = expected.spec, expected.signature
     function = helper.make_function(
         spec.onnx.domain,
@@ -244,9 +244,9 @@ def with_function(proto: ModelProto, expected: ExpectedModel, body: Sequence[Nod
         [helper.make_opsetid("", expected.cell.opset)],
         [a.name for a in versions.attributes_at(spec, expected.model.domain_version)],
     )
-    made.functions.append(function)
+    model.functions.append(function)
     try:
-        onnx.checker.check_model(made, full_check=True)
+        onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise ExportError(f"{expected}: onnx.checker refuses it with a function body: {one_line(error)}") from error
-    return made
+    return model

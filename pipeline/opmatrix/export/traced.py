@@ -67,11 +67,11 @@ def exporter_input(expected: ExpectedModel, generated: GeneratedModules, inputs:
 
     def compute(*inputs: torch.Tensor) -> Any:
         given = [[inputs[i] for i in n] if isinstance(n, tuple) else None if n is None else inputs[n] for n in indices]
-        made = model.around(operator, *given) if model.around else operator(*given)
+        outputs = model.around(operator, *given) if model.around else operator(*given)
         if not kept:
-            return made
-        found = [made[n] for n in kept]
-        return found if len(found) > 1 else found[0]
+            return outputs
+        present = [outputs[n] for n in kept]
+        return present if len(present) > 1 else present[0]
 
     return ExporterInput(
         module=OperatorModule(compute).eval(),
@@ -144,7 +144,7 @@ def rename(proto: ModelProto, signature: GraphSignature) -> ModelProto:
     if len({*names.values()}) == len(names):
         values = (*proto.graph.input, *proto.graph.output, *proto.graph.value_info)
         for dim in (dim for value in values for dim in value.type.tensor_type.shape.dim if dim.dim_param):
-            dim.dim_param = _SYMBOL.sub(lambda found: names.get(found[0], found[0]), dim.dim_param)
+            dim.dim_param = _SYMBOL.sub(lambda symbol: names.get(symbol[0], symbol[0]), dim.dim_param)
     return proto
 
 

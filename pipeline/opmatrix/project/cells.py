@@ -302,25 +302,25 @@ def _cells(
             yield Cell(torch=torch, exporter=exporter, opset=opset, ort=ort)
 
 
-def _versions(factor: str, asked: str, default: str, known: Mapping[str, bool]) -> tuple[str, ...]:
+def _versions(factor: str, asked: str, default: str, pinned: Mapping[str, bool]) -> tuple[str, ...]:
     """Return the versions of one axis that are asked for, oldest first."""
     if asked == "default":
         return (default,)
     if asked == "all":
-        return tuple(known)
+        return tuple(pinned)
     if asked == MADE:
-        return tuple(version for version, is_made in known.items() if is_made)
+        return tuple(version for version, is_made in pinned.items() if is_made)
     wanted = asked.split(",")
     for version in wanted:
-        if version not in known:
+        if version not in pinned:
             if version in getattr(_rows, factor):  # legal, such as one older than a project's own
                 files = f"requirements/{factor}{version}.txt" + f" and torch{version}-cpu.txt" * (factor == "torch")
                 raise UsageError(f"{factor}={asked!r}: nothing pins an environment for {version}; allowed: "
-                                 f"{', '.join(known)}. Write {files}, or install it where doit runs")  # fmt: skip
-            near = did_you_mean(version, known)
-            raise UsageError(f"{factor}={asked!r}: unknown version {version!r}{near}; allowed: {', '.join(known)}, "
+                                 f"{', '.join(pinned)}. Write {files}, or install it where doit runs")  # fmt: skip
+            near = did_you_mean(version, pinned)
+            raise UsageError(f"{factor}={asked!r}: unknown version {version!r}{near}; allowed: {', '.join(pinned)}, "
                              "several of them with commas, 'default', 'all' or 'made'")  # fmt: skip
-    return tuple(version for version in known if version in wanted)
+    return tuple(version for version in pinned if version in wanted)
 
 
 def _span(opsets: range) -> str:

@@ -97,10 +97,10 @@ def element_name(dtype: str) -> str:
     return {"float32": "FLOAT", "float64": "DOUBLE"}.get(dtype, dtype.upper().replace("_", ""))
 
 
-def differences(found: Mapping[str, Mapping[Column, str]], *, version: str) -> list[str]:
+def differences(reasons_by_dtype: Mapping[str, Mapping[Column, str]], *, version: str) -> list[str]:
     """Return how measured reasons, "" for a supported dtype, differ from the table SINCE."""
     wrong = []
-    for dtype, reasons in found.items():
+    for dtype, reasons in reasons_by_dtype.items():
         for column, reason in reasons.items():
             if carries(column, dtype, version) != (not reason):
                 since = SINCE[dtype].get(column)

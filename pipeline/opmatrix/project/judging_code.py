@@ -224,12 +224,12 @@ def require_unchanged(*, declared: bool = False) -> None:
         raise SpecError(_message(found))
 
 
-def _message(found: Iterable[str]) -> str:
+def _message(changes: Iterable[str]) -> str:
     why = (
         "which judges the operator, so that any kernel could pass. "
         "A file of an operator only defines values and functions of its own. Remove the change"
     )
-    return "\n".join(f"{line}, {why}" for line in dict.fromkeys(found))
+    return "\n".join(f"{line}, {why}" for line in dict.fromkeys(changes))
 
 
 def _changed_dictionaries() -> list[_Watched]:
@@ -265,10 +265,10 @@ def _add_module(module: ModuleType) -> None:
                 _add(f"{module.__name__}.{name}", vars(value))
 
 
-def _add_class(found: type) -> None:
-    if found.__flags__ & _HEAP_TYPE:
-        (content,) = gc.get_referents(vars(found))  # of a view of it
-        shown = f"{found.__module__}.{found.__qualname__}"
+def _add_class(cls: type) -> None:
+    if cls.__flags__ & _HEAP_TYPE:
+        (content,) = gc.get_referents(vars(cls))  # of a view of it
+        shown = f"{cls.__module__}.{cls.__qualname__}"
         _add(shown, content, lambda _, value: _is_code(value), closed=shown.startswith(f"{_PACKAGE}."))
 
 

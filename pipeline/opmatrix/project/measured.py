@@ -107,8 +107,8 @@ def use_rows(paths: Paths, versions: Versions | None = None) -> Matrix:
 
     `versions`: None in an environment of the matrix, which lacks a part of the packages.
     """
-    found = read(paths)
-    tables: dict[str, dict[str, Any]] = {"torch": {**TORCH, **found.torch}, "ort": {**ORT, **found.ort}}
+    matrix = read(paths)
+    tables: dict[str, dict[str, Any]] = {"torch": {**TORCH, **matrix.torch}, "ort": {**ORT, **matrix.ort}}
     rows, guessed = dict[str, Any](), set[str]()
     for factor, table in tables.items():
         measured = _sorted(table)
@@ -116,10 +116,10 @@ def use_rows(paths: Paths, versions: Versions | None = None) -> Matrix:
         rows[factor] = _sorted(table | {version: nearest_older(factor, measured, version) for version in named})
         guessed |= {f"{factor}{version}" for version in named - measured.keys()}
     cells.use_rows(Rows(**rows, guessed=frozenset(guessed)))
-    return found
+    return matrix
 
 
-def unmeasured(found: Matrix, versions: Versions) -> str:
+def unmeasured(matrix: Matrix, versions: Versions) -> str:
     """Return a line about the installed versions that nobody has measured, "" if there are none.
 
     torch and ONNX Runtime have rows, so it also names a version between two rows. Of onnx, onnxscript and Python only
@@ -127,20 +127,20 @@ def unmeasured(found: Matrix, versions: Versions) -> str:
     """
     unknown = []
     for factor, shipped_rows in (("torch", TORCH), ("ort", ORT)):
-        known, version = {*shipped_rows, *getattr(found, factor)}, _installed(factor, versions)
+        known, version = {*shipped_rows, *getattr(matrix, factor)}, _installed(factor, versions)
         if version not in known and (nearest := max((v for v in known if older(v, version)), key=numbers, default="")):
             unknown.append(f"{_PACKAGES[factor]} {version} is used as {nearest}")
     for name in NEWEST:
-        version, newest = _installed(name, versions), {**NEWEST, **found.newest}[name]
+        version, newest = _installed(name, versions), {**NEWEST, **matrix.newest}[name]
         if older(newest, version):
             unknown.append(f"{name} {version} is used as {newest}")
     return f"not measured: {', '.join(unknown)}. To measure: {MEASURE}" if unknown else ""
 
 
-def newer(found: Matrix, versions: Versions) -> dict[str, str]:
+def newer(matrix: Matrix, versions: Versions) -> dict[str, str]:
     """Return the lines of the table for what has no rows and is installed in a newer version than was measured."""
     now = {name: _installed(name, versions) for name in NEWEST}
-    return {name: f'"{version}"' for name, version in now.items() if older({**NEWEST, **found.newest}[name], version)}
+    return {name: f'"{version}"' for name, version in now.items() if older({**NEWEST, **matrix.newest}[name], version)}
 
 
 def is_checkout(paths: Paths) -> bool:
@@ -187,8 +187,8 @@ def _python() -> str:
     return max((NEWEST["python"], f"{sys.version_info[0]}.{sys.version_info[1]}"), key=numbers)
 
 
-def _wrong(where: str, found: object, allowed: str) -> UsageError:
-    return UsageError(f"pyproject.toml: {TABLE}: {where}: found {found!r}, allowed: {allowed}. `{MEASURE}` writes it")
+def _wrong(where: str, value: object, allowed: str) -> UsageError:
+    return UsageError(f"pyproject.toml: {TABLE}: {where}: found {value!r}, allowed: {allowed}. `{MEASURE}` writes it")
 
 
 def _sorted(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,9 +264,9 @@ class Export:
         return not self.wrong and not self.label
 
 
-def torch_row(found: Iterable[Export]) -> Torch:
+def torch_row(exports: Iterable[Export]) -> Torch:
     """Return the measured row. Opsets with a gap are no range: then it has the longest part without one."""
-    tried = list(found)
+    tried = list(exports)
     legacy, dynamo = (
         _range(one.opset for one in tried if one.exporter == exporter and one.runs) for exporter in TORCH_EXPORTERS
     )
@@ -282,11 +282,11 @@ def source(version: str, row: Torch | Ort) -> str:
     return f'"{version}": Torch({", ".join([*parts, *(["no_dynamo=..."] if row.no_dynamo else [])])})'
 
 
-def torch_differences(version: str, found: Sequence[Export], row: Torch) -> list[str]:
+def torch_differences(version: str, exports: Sequence[Export], row: Torch) -> list[str]:
     """Return how the measured exports differ from a row, with the measured row last."""
     declared: Mapping[str, Iterable[int]] = {"legacy": row.legacy, "dynamo": row.dynamo}
     differences = []
-    for one in found:
+    for one in exports:
         name = f"torch {version}, {one.exporter} exporter, opset {one.opset}"
         legal = one.opset in declared[one.exporter]
         if legal and not one.runs:
@@ -299,18 +299,18 @@ def torch_differences(version: str, found: Sequence[Export], row: Torch) -> list
             )
         if one.runs and one.ir != ir_version(one.exporter, one.opset):
             differences.append(f"{name}: IR version {one.ir}, declared: {ir_version(one.exporter, one.opset)}")
-    return [*differences, *_correct(differences, version, torch_row(found))]
+    return [*differences, *_correct(differences, version, torch_row(exports))]
 
 
-def ort_differences(version: str, found: Ort, row: Ort) -> list[str]:
+def ort_differences(version: str, measured: Ort, row: Ort) -> list[str]:
     """Return how the newest IR version and opset that an ONNX Runtime reads differ from a row, with the measured row
     last."""
     differences = []
-    if found.ir != row.ir:
-        differences.append(f"ONNX Runtime {version} reads IR versions up to {found.ir}, declared: {row.ir}")
-    if found.opset != row.opset:
-        differences.append(f"ONNX Runtime {version} reads opsets up to {found.opset}, declared: {row.opset}")
-    return [*differences, *_correct(differences, version, found)]
+    if measured.ir != row.ir:
+        differences.append(f"ONNX Runtime {version} reads IR versions up to {measured.ir}, declared: {row.ir}")
+    if measured.opset != row.opset:
+        differences.append(f"ONNX Runtime {version} reads opsets up to {measured.opset}, declared: {row.opset}")
+    return [*differences, *_correct(differences, version, measured)]
 
 
 def _correct(differences: Sequence[str], version: str, row: Torch | Ort) -> list[str]:

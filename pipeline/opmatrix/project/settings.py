@@ -89,10 +89,10 @@ def read_format(root: Path) -> int:
         return 0
     if f"[tool.opmatrix]\nformat = {FORMAT}\n" in text:  # as `opmatrix new` writes it; tomllib costs each command 2 ms
         return FORMAT
-    found: object = pyproject(root).get("tool", {}).get("opmatrix", {}).get("format", 0)
-    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise UsageError(f"pyproject.toml: [tool.opmatrix]: format: found {found!r}, allowed: a number up to {FORMAT}")
-    return found
+    number: object = pyproject(root).get("tool", {}).get("opmatrix", {}).get("format", 0)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise UsageError(f"pyproject.toml: [tool.opmatrix]: format: found {number!r}, allowed: a number up to {FORMAT}")
+    return number
 
 
 def check_path(root: Path) -> None:
@@ -133,10 +133,10 @@ def installed() -> Versions:
 
 def settings(paths: Paths, table: str) -> Mapping[str, Any]:
     """Return the table [tool.opmatrix.<table>] of the project's pyproject.toml, or an empty one. Raises UsageError."""
-    found = pyproject(paths.root).get("tool", {}).get("opmatrix", {}).get(table, {})
-    if not isinstance(found, dict):
-        raise UsageError(f"pyproject.toml: [tool.opmatrix]: {table}: found {found!r}, allowed: a table")
-    return found
+    toml_table = pyproject(paths.root).get("tool", {}).get("opmatrix", {}).get(table, {})
+    if not isinstance(toml_table, dict):
+        raise UsageError(f"pyproject.toml: [tool.opmatrix]: {table}: found {toml_table!r}, allowed: a table")
+    return toml_table
 
 
 def setting(
@@ -165,11 +165,11 @@ def key_of(one: Any) -> str:
 
 def read_values(
     table: Any,
-    found: Mapping[str, Any],
+    toml_table: Mapping[str, Any],
     environ: Mapping[str, str],
     further: Callable[[Mapping[str, Any]], Iterable[str]] = lambda _: (),
 ) -> dict[str, Any]:
-    """Return the settings that are in `found`, the table of pyproject.toml, or in `environ`, by the names of fields.
+    """Return the settings that are in `toml_table`, of pyproject.toml, or in `environ`, by the names of fields.
 
     Raises UsageError with all mistakes, one per line; `further` returns those of several settings together.
     """
@@ -177,12 +177,12 @@ def read_values(
     keys = [*filter(None, map(key_of, fields(table)))]
     mistakes = [
         f"{where}: {key}: unknown setting, allowed: {', '.join(keys)}{did_you_mean(key, keys)}"
-        for key in found
+        for key in toml_table
         if key not in keys
     ]
     for one in fields(table):
         key, variable, required = key_of(one), one.metadata["variable"], one.default is one.default_factory
-        places = [(f"{where}: {key}", found.get(key))] if key in found or required else []
+        places = [(f"{where}: {key}", toml_table.get(key))] if key in toml_table or required else []
         places += [(variable, environ[variable])] if environ.get(variable) else []
         for place, values[one.name] in places:
             mistakes += [f"{place}: {text}" for text in _wrong(values[one.name], one.metadata)]
@@ -280,8 +280,8 @@ def with_environment(
     installed versions have one."""
     versions = versions or installed()
 
-    def found(factor: str, known: Iterable[str], main: str) -> Mapping[str, bool]:
-        pinned = [v for v in known if v == main or all(p.is_file() for p in paths.pins(f"{factor}{v}"))]
-        return {v: v == main or paths.stamp(f"{factor}{v}").is_dir() for v in pinned}
+    def pinned(factor: str, with_rows: Iterable[str], main: str) -> Mapping[str, bool]:
+        usable = [v for v in with_rows if v == main or all(p.is_file() for p in paths.pins(f"{factor}{v}"))]
+        return {v: v == main or paths.stamp(f"{factor}{v}").is_dir() for v in usable}
 
-    return found("torch", rows().torch, minor(versions.torch)), found("ort", rows().ort, minor(versions.onnxruntime))
+    return pinned("torch", rows().torch, minor(versions.torch)), pinned("ort", rows().ort, minor(versions.onnxruntime))

@@ -46,15 +46,15 @@ def of_compiler(compiler: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(os.path.normpath(folder.strip()) for folder in folders))
 
 
-def lacked(read: Iterable[str], search: Sequence[str], *, known: Iterable[str]) -> Iterator[str]:
+def lacked(read: Iterable[str], search: Sequence[str], *, input_folders: Iterable[str]) -> Iterator[str]:
     """Yield `lacking` for each folder of which a header with one of these names would come before what was read.
 
-    `search`: folders in their order. `known`: those of which a new file is an input of the step already.
+    `search`: folders in their order. `input_folders`: those of which a new file is an input of the step already.
     """
     names: dict[str, set[str]] = {}
     exists = cache(os.path.lexists)
     order = {folder: number for number, folder in enumerate(search)}
-    unknown = [folder for folder in search if folder not in {*known}]
+    unknown = [folder for folder in search if folder not in {*input_folders}]
     for path in read:
         own = max((folder for folder in search if path.startswith(f"{folder}/")), key=len, default="")
         for folder in unknown:
@@ -218,7 +218,7 @@ def _list_headers(
     known = [*map(str, (paths.generated(name), paths.include, *bindings))]
     system = [*map(str, third_party), *versioned, *of_compiler(toolchain.compiler)]
     search = list(dict.fromkeys([*known, str(paths.native), *system]))
-    absent = [*lacked(read, search, known=[*known, *versioned])]
+    absent = [*lacked(read, search, input_folders=[*known, *versioned])]
     marks = {path: mark(path) for path in others} | {path: present(path) for path in absent}
     write_text(folder / OTHERS, json.dumps(marks | built))
     write_list(folder / HEADERS, [*others, *absent], root=paths.root)

@@ -144,20 +144,20 @@ def find_ninja(environ: Mapping[str, str]) -> str:
     """Return ninja's path. Raises ToolchainError."""
     path = environ.get("PATH", "")
     if asked := environ.get("NINJA"):
-        if found := shutil.which(asked, path=path):
-            return found
+        if ninja := shutil.which(asked, path=path):
+            return ninja
         raise ToolchainError(f"NINJA is {asked!r}, which is not a program. Set it to ninja's path, or unset it.")
     # Look in the environment's bin folder first: a step may run without it on PATH.
-    if found := shutil.which("ninja", path=str(Path(sys.executable).parent)) or shutil.which("ninja", path=path):
-        return found
+    if ninja := shutil.which("ninja", path=str(Path(sys.executable).parent)) or shutil.which("ninja", path=path):
+        return ninja
     raise ToolchainError(f"ninja not found on PATH {path!r}. Install it, or set NINJA to its path.")
 
 
 def find_objcopy(environ: Mapping[str, str]) -> str:
     """Return objcopy's path. Raises ToolchainError."""
     path = environ.get("PATH", "")
-    if found := shutil.which("objcopy", path=path):
-        return found
+    if objcopy := shutil.which("objcopy", path=path):
+        return objcopy
     raise ToolchainError(
         f"objcopy not found on PATH {path!r}; an operator with cpu_levels=True needs it. Install it (Debian: "
         "apt install binutils), or remove cpu_levels from spec.py."

@@ -106,10 +106,10 @@ class CaseCall:
 
     def with_derived(self, derived: Sequence[Any]) -> list[Any]:
         """Return one value per tensor: those of `derived` in their places."""
-        found: list[Any] = [*self.tensors]
+        values: list[Any] = [*self.tensors]
         for index, tensor in zip(self.derived, derived, strict=True):
-            found[index] = tensor
-        return found
+            values[index] = tensor
+        return values
 
     def call_derived(self, *derived: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Call the operator with other tensors in place of those that take a gradient."""

@@ -95,9 +95,9 @@ def _compiled_once(several: Sequence[CaseCall], backend: Any) -> int:
     compile_graph = torch._dynamo.lookup_backend(backend) if isinstance(backend, str) else backend
 
     def counted(graph: Any, inputs: Any) -> Any:
-        found = compile_graph(graph, inputs)  # which torch interrupts to begin again, where an attribute is a float
+        program = compile_graph(graph, inputs)  # which torch interrupts to begin again, where an attribute is a float
         graphs.append(graph)
-        return found
+        return program
 
     torch._dynamo.reset()
     settings: Any = torch.fx.experimental._config
@@ -227,8 +227,8 @@ def _outputs(runs: Sequence[Run], folder: Path, library: Path | None) -> list[Te
             f"the package of AOTInductor does not run in a process that has loaded {library.name} alone: "
             + ": ".join([ending, *last])
         )
-    found: list[Tensors] = torch.load(folder / "outputs.pt")
-    return found
+    outputs: list[Tensors] = torch.load(folder / "outputs.pt")
+    return outputs
 
 
 def run(paths: Paths, operator: Operator, **_: object) -> None:

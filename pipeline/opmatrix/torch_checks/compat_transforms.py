@@ -178,12 +178,12 @@ def _calling(overload: Any) -> Any:
 
 def _drawn(base: CaseCall, call: ComposedCall, name: str, function: Any) -> list[tuple[torch.Tensor, ...]]:
     """Return the outputs of calls of `function` with one generator."""
-    generator, found = torch.Generator().manual_seed(0), []
+    generator, outputs = torch.Generator().manual_seed(0), []
     for _ in range(_DRAWS):
         given = call.by_name(base.arguments) | {name: generator}
         positional, by_name = call.ordered(given)
-        found.append(as_tuple(call.outputs(given, function(*positional, **by_name))))
-    return found
+        outputs.append(as_tuple(call.outputs(given, function(*positional, **by_name))))
+    return outputs
 
 
 def _mapped_generator(base: CaseCall, call: ComposedCall, name: str, first: tuple[torch.Tensor, ...]) -> None:
@@ -338,8 +338,8 @@ def _vjp(base: CaseCall, call: Any = None) -> tuple[torch.Tensor, ...]:
         return torch.stack([_weighted([o[i] for o in outputs]) for i in range(_BATCH)]).sum()
 
     gradient: Any = torch.func.grad(loss, argnums=tuple(range(len(base.derived))))
-    found: tuple[torch.Tensor, ...] = gradient(*(base.tensors[n] for n in base.derived))
-    return found
+    grads: tuple[torch.Tensor, ...] = gradient(*(base.tensors[n] for n in base.derived))
+    return grads
 
 
 def _second(base: CaseCall) -> None:

@@ -374,11 +374,11 @@ class Check:
 
 
 def mistakes(
-    one: CaseCall, found: Sequence[torch.Tensor | None], gradient: Gradient, operator: ReferenceOperator
+    one: CaseCall, grads: Sequence[torch.Tensor | None], gradient: Gradient, operator: ReferenceOperator
 ) -> Iterator[str]:
     """Yield a message for each derived tensor whose gradient is missing, given although WITHOUT_GRADIENT names the
     input, or of another dtype."""
-    for index, grad in zip(one.derived, found, strict=True):
+    for index, grad in zip(one.derived, grads, strict=True):
         name = one.names[index]
         if grad is None and name not in gradient.without:
             yield f"it gives no gradient for {name!r}. Give one, or name it in WITHOUT_GRADIENT"
@@ -394,8 +394,8 @@ def _raised(error: Exception) -> str:
 
 def _flat(gradients: Sequence[Any], one: CaseCall) -> list[Any]:
     """Return one gradient per tensor of the sample from one per input."""
-    found: list[Any] = []
+    by_tensor: list[Any] = []
     for part, value in zip(one.spec.inputs, gradients, strict=True):
         count = one.names.count(part.name)
-        found += list(value) if part.variadic and value is not None else [value] * count
-    return found
+        by_tensor += list(value) if part.variadic and value is not None else [value] * count
+    return by_tensor

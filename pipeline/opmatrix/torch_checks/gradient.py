@@ -239,7 +239,7 @@ def _differing_inputs(sample: CaseCall, gradient: Gradient, operator: ReferenceO
 
 def _message(sample: CaseCall, what: str) -> str:
     """Return the message; "Formula" is the file that is compared with the derivative of the reference."""
-    what = _INPUT.sub(lambda found: f"{found[0]} ({sample.names[sample.derived[int(found[1])]]!r})", what, count=1)
+    what = _INPUT.sub(lambda match: f"{match[0]} ({sample.names[sample.derived[int(match[1])]]!r})", what, count=1)
     if "Sample: " not in what:
         what = f"{what}. Sample: {sample.described()}"
     name, called = sample.spec.name, backward_of(sample.spec)

@@ -131,20 +131,20 @@ def reshaped(spec: OpSpec, model: Model, shapes: Mapping[str, list[tuple[int, ..
 
 def values(attribute: Attribute, cases: Sequence[AttributeValue]) -> list[AttributeValue]:
     """Return moderate values that the declaration allows: the cases', the default, and others of its range."""
-    found = [*cases, attribute.default] if attribute.optional or attribute.default is not None else [*cases]
+    moderate = [*cases, attribute.default] if attribute.optional or attribute.default is not None else [*cases]
     low = -math.inf if attribute.minimum is None else attribute.minimum
     high = math.inf if attribute.maximum is None else attribute.maximum
     if attribute.kind == "bool":
-        found += [False, True]
+        moderate += [False, True]
     elif attribute.allowed is not None:
-        found += attribute.allowed
+        moderate += attribute.allowed
     elif attribute.kind == "int":
         near = range(math.ceil(low), math.floor(high) + 1) if high - low < WHOLE else _INTS
         limits = (int(x) for x in (low, high) if abs(x) <= MODERATE)
-        found += [n for n in (*near, *limits) if low <= n <= high]
+        moderate += [n for n in (*near, *limits) if low <= n <= high]
     elif attribute.kind == "float":
-        found += [x for x in (*_FLOATS, low, high) if low <= x <= high and abs(x) <= MODERATE]
-    return found
+        moderate += [x for x in (*_FLOATS, low, high) if low <= x <= high and abs(x) <= MODERATE]
+    return moderate
 
 
 def _absent(spec: OpSpec, base: Model) -> Iterator[Model]:

@@ -223,8 +223,8 @@ class KernelCheck:
     def problem(self, one: DrawnCase) -> str:
         """Return how the kernel fails on a drawn case, or "", at the first level where it does. That one remains."""
         for level in self.levels.each():
-            if found := self._problem(one):
-                return f"at {level} {found}" if level else found
+            if wrong := self._problem(one):
+                return f"at {level} {wrong}" if level else wrong
         return ""
 
     def _problem(self, one: DrawnCase) -> str:
@@ -241,10 +241,10 @@ class KernelCheck:
             return "the kernel writes into its input"
         if wrong := difference(self.spec, one, actual, self.reference):
             return wrong
-        if found := self._unequal(one, flat, actual, again):
-            return found
-        if found := self._mixed(one, actual):
-            return found
+        if wrong := self._unequal(one, flat, actual, again):
+            return wrong
+        if wrong := self._mixed(one, actual):
+            return wrong
         if not self.spec.elementwise:
             return ""
         from opmatrix.torch_checks import invalid_calls  # which few operators need

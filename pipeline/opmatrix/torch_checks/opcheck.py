@@ -60,32 +60,32 @@ def results(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dic
     overridden = aten_overloads.overloads(spec) if spec.torch.overrides else ()
     generated = None if overridden else load_generated(paths, operator.name)
     calls = list(opcheck_calls(operator, complete(paths, operator, loaded, generated)))
-    found = [{"overload": str(overload), "check": "overridden"} for overload in overridden]
+    checks = [{"overload": str(overload), "check": "overridden"} for overload in overridden]
     if features.OPCHECK.available:
         for one in calls:
             step_log.now_running(f"opcheck of case {one.case.name}")
             called = torch_call(spec, one.model, one.arguments)
-            found += [
+            checks += [
                 {"case": one.case.name, "check": test} for test in _opcheck(operator, one, loaded.overload, called)
             ]
         reasons = dict.fromkeys(_no_test_schema(spec, model) for model in operator.models)
-        found += [{"check": "test_schema", "skipped": reason} for reason in reasons if reason]
+        checks += [{"check": "test_schema", "skipped": reason} for reason in reasons if reason]
     else:
         if generated and not spec.torch.python:  # else the fake kernel is torch's or the user's
             for one in calls:
                 _compare_fake_kernel(operator, one, loaded.overload, generated.fake.fake)
-                found.append({"case": one.case.name, "check": "fake kernel"})
+                checks.append({"case": one.case.name, "check": "fake kernel"})
         skipped = (*OPCHECKS, f"{TRACE}dynamic")
-        found += [{"check": test, "skipped": features.OPCHECK.skip_reason} for test in skipped]
+        checks += [{"check": test, "skipped": features.OPCHECK.skip_reason} for test in skipped]
     if is_composed(spec):
-        found += [*_composed(operator), *_trained(operator, calls)]
+        checks += [*_composed(operator), *_trained(operator, calls)]
     if generated:
-        found += inferred_shapes(shapes, loaded.overload, generated)
+        checks += inferred_shapes(shapes, loaded.overload, generated)
     if generated and spec.elementwise:
         from opmatrix.torch_checks import invalid_calls  # which few operators need
 
-        found += invalid_calls.format_results(spec, calls, loaded.overload, generated)
-    return found
+        checks += invalid_calls.format_results(spec, calls, loaded.overload, generated)
+    return checks
 
 
 def _compare_fake_kernel(
@@ -127,7 +127,7 @@ def _composed(operator: Operator) -> list[dict[str, str]]:
     """Check the operator that others call with each case: it returns or writes what the one in the library returns, and
     writes nothing else, and returns the arguments that its schema says. Then opcheck of the first finite case, which
     traces it: torch must find a functional form of it. Raises RegisterError."""
-    spec, found = operator.spec, []
+    spec, checks = operator.spec, []
     kinds = {"written": is_mutable(spec), "Generator": bool(seeds(spec)), "Scalar": bool(scalars(spec))}
     kind = next((name for name, has in kinds.items() if has), "fixed")
     for model in operator.models:
@@ -155,21 +155,21 @@ def _composed(operator: Operator) -> list[dict[str, str]]:
             ]
             if problems:
                 raise RegisterError(f"{one}: {callers_name(spec)}: {problems[0]}. {_remedy(operator)}")
-            found.append({"case": case.name, "check": f"{kind} arguments"})
+            checks.append({"case": case.name, "check": f"{kind} arguments"})
         if finite is None or not (features.OPCHECK.available or seeds(spec)):
             continue
         name = finite.case.name
-        found += [{"case": name, "check": check} for check in _drawn(operator, finite)]
+        checks += [{"case": name, "check": check} for check in _drawn(operator, finite)]
         if not features.OPCHECK.available:
             continue
         if any(a.default is None and not a.optional for a in seeds(spec).values()):
             why = "torch's default generator gives each call another seed"
-            found.append({"check": f"{TRACE}dynamic of {callers_name(spec)}", "skipped": why})
+            checks.append({"check": f"{TRACE}dynamic of {callers_name(spec)}", "skipped": why})
             continue
         called = call.ordered(call.by_name(finite.arguments) | dict.fromkeys(seeds(spec)))
         checked = _opcheck(operator, replace(finite, trace="dynamic"), call.overload, called)
-        found += [{"case": name, "check": f"{test} of {callers_name(spec)}"} for test in checked]
-    return found
+        checks += [{"case": name, "check": f"{test} of {callers_name(spec)}"} for test in checked]
+    return checks
 
 
 _SEED = 2026  # of a generator; any
@@ -182,10 +182,10 @@ def _drawn(operator: Operator, one: CaseCall) -> Iterator[str]:
     spec, call, inputs = operator.spec, ComposedCall(operator.spec, one.model), one.arguments
     subject = f"{one}: {callers_name(spec)}"
 
-    def check(what: str, seed: Attribute, value: Any, **given: Any) -> None:
+    def check(what: str, seed: Attribute, value: Any, **generators: Any) -> None:
         chosen = replace(one.model, attributes={**one.model.attributes, seed.name: value})
         expected = replace(one, model=chosen).call(*one.tensors)
-        actual = as_tuple(call(*inputs, **given))
+        actual = as_tuple(call(*inputs, **generators))
         for output, a, b in zip(with_outputs(spec, len(expected)).outputs, actual, expected, strict=True):
             if not _equal(a, b):
                 returned = f"{torch_qualified(spec)} returns for {seed.name}={value}"
@@ -307,7 +307,7 @@ def inferred_shapes(
     """Compare the shapes that torch's fake kernel and ONNX's shape inference give with the declared rule: the sizes of
     other operators are copied, and opcheck and the export gates see them. Return the cases whose shapes agree. Raises
     RegisterError for the first one that differs."""
-    spec, found = operator.spec, []
+    spec, checks = operator.spec, []
     for model, case in [(m, c) for m in operator.models for c in m.cases]:
         fed, called = graph_inputs(spec, model, case), of_model(spec, model)
         shapes = shapes_by_input((feed.part, shape_of(feed.tensor)) for feed in fed)
@@ -324,8 +324,8 @@ def inferred_shapes(
                         f"declared rule, {rule_text(output.shape)}, gives {_text(declared)}. Generate it again with: "
                         f"python -m opmatrix codegen {spec.name}"
                     )
-        found.append({"case": case.name, "check": "inference"})
-    return found
+        checks.append({"case": case.name, "check": "inference"})
+    return checks
 
 
 def _text(shape: Sequence[Size] | None) -> str:

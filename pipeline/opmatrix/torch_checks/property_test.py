@@ -169,17 +169,17 @@ def _smaller(operator: Operator, model: Model, fails: Callable[[Model], bool]) -
     A fault above some size is found in as many steps as the size has bits."""
     from opmatrix.search import large  # here, because it imports hypothesis
 
-    found: Model | None = None
+    smaller: Model | None = None
     for old in large.sizes(operator, model):
-        low, high, at = 1, old, found or model
+        low, high, at = 1, old, smaller or model
         while low < high:
             middle = (low + high) // 2
             candidate = large.with_size(operator, at, old, middle)
             if candidate is not None and fails(candidate):
-                found, high = candidate, middle
+                smaller, high = candidate, middle
             else:
                 low = middle + 1
-    return found
+    return smaller
 
 
 @dataclass(frozen=True, kw_only=True)

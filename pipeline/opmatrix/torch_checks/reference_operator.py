@@ -54,15 +54,16 @@ class ReferenceOperator:
         formula, returned = gradient.backward, self._returned
 
         def backward(ctx: Any, *grads: Any) -> Any:  # which does not refer to this object
-            found = formula(ctx, *grads)
-            values = zip(torch_arguments(spec), found if isinstance(found, tuple) else (found,), strict=False)
+            gradients = formula(ctx, *grads)
+            each = gradients if isinstance(gradients, tuple) else (gradients,)
+            values = zip(torch_arguments(spec), each, strict=False)
             returned.clear()
             returned.update(
                 (argument.source.name, {t.dtype for t in (v if isinstance(v, list | tuple) else [v]) if t is not None})
                 for argument, v in values
                 if isinstance(argument.source, Input)
             )
-            return found
+            return gradients
 
         replace(gradient, backward=backward).register(torch_qualified(spec), self._library)
 
@@ -94,9 +95,9 @@ class _Kernel:
         self._declared = Reference(paths, spec)
         self._in_float64 = Reference(paths, in_float64(spec, without))
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
+    def __call__(self, *positional: Any, **named: Any) -> Any:
         declared = torch_arguments(self._spec)
-        values = {a.name: a.default for a in declared} | dict(zip((a.name for a in declared), given)) | named  # noqa: B905 - defaults stand for the last ones
+        values = {a.name: a.default for a in declared} | dict(zip((a.name for a in declared), positional)) | named  # noqa: B905 - defaults stand for the last ones
         inputs = [as_arrays(values[torch_name(i)]) for i in self._spec.inputs]
         attributes = {
             a.source.name: as_float32(a.source, tuple(value) if isinstance(value, list) else value)
@@ -107,7 +108,7 @@ class _Kernel:
         outputs = tuple(as_tensor(output) for output in reference(inputs, attributes))
         result = nested(self._spec, outputs)
         if self.calls is not None:
-            self.calls.append({"given": [*given, *named.values()], "result": result})
+            self.calls.append({"given": [*positional, *named.values()], "result": result})
         return result
 
 

@@ -165,21 +165,21 @@ def export_results(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> l
     # Its first case, which export traces: that of opcheck may have a size of 1 in a dynamic dimension.
     model = next((model for model, *_ in samples(operator)), operator.models[0])
     traced = tuple(case_call(operator.spec, model).tensors)
-    found = []
+    checks = []
     for exporter in TORCH_EXPORTERS:
         if not (legal := opsets_of(exporter, torch_minor())):
-            found.append({"model": operator.name, "check": exporter, "skipped": features.DYNAMO.skip_reason})
+            checks.append({"model": operator.name, "check": exporter, "skipped": features.DYNAMO.skip_reason})
             continue
         if why := why_not_written(exporter, model_dtypes(operator.spec, model), torch_minor()):
-            found.append({"model": operator.name, "check": exporter, "skipped": why})
+            checks.append({"model": operator.name, "check": exporter, "skipped": why})
             continue
         opset = min(max(operator.spec.min_opset, _OPSET), legal.stop - 1)
         cell = Cell(torch=torch_minor(), exporter=exporter, opset=opset, ort="0.0")
         if exporter == "legacy" and (has_string_lists(operator.spec) or has_onnx_types(operator.spec)):
             reason = f"skipped: {operator.unavailable_reason(cell)}"
-            found.append({"model": operator.name, "check": exporter, "skipped": reason})
+            checks.append({"model": operator.name, "check": exporter, "skipped": reason})
             continue
         expected = generated.expected(operator.spec, model, "custom", cell)
         export(expected, generated, traced)
-        found.append({"model": str(expected), "check": "export"})
-    return found
+        checks.append({"model": str(expected), "check": "export"})
+    return checks

@@ -39,8 +39,8 @@ def names(spec: OpSpec) -> tuple[str, ...]:
     if not spec.torch.overrides:
         return (torch_operator_name(spec),)
     running = minor(torch.__version__)
-    if found := overridden_in(spec, running):
-        return found
+    if overridden := overridden_in(spec, running):
+        return overridden
     ranges = ", ".join(
         f"{o.name} from torch {o.first or 'the first'} to {o.last or 'the last'}" for o in spec.torch.overrides
     )

@@ -114,12 +114,12 @@ def _value(argument: WrittenArgument) -> Any:
         return argument.value
     if argument.constant == "cpu":
         return torch.device("cpu")
-    if (found := getattr(torch, argument.constant, None)) is None:
+    if (constant := getattr(torch, argument.constant, None)) is None:
         raise ExportError(
             f"TorchOp.fixed gives {argument.name!r} the value {argument.constant}, which torch {torch.__version__} "
             "does not have. Leave this torch out of the cells, as in `doit torch=2.9,2.13`, or give another value"
         )
-    return found
+    return constant
 
 
 class ComposedCall:
@@ -152,15 +152,15 @@ class ComposedCall:
     def by_name(self, inputs: Sequence[Any]) -> dict[str, Any]:
         """Return the arguments by name: those that are written are copies, and for ``out=`` empty tensors. A generator
         is the same one each time, and begins anew."""
-        found = {}
+        arguments = {}
         for a in self._call.arguments:
-            found[a.name] = a.value if a.input is None else inputs[a.input]
+            arguments[a.name] = a.value if a.input is None else inputs[a.input]
             if a.output is not None:
                 made = as_tuple(self._functional(*inputs))[a.output] if a.input is None else None
-                found[a.name] = found[a.name].clone() if made is None else torch.empty_like(made)
+                arguments[a.name] = arguments[a.name].clone() if made is None else torch.empty_like(made)
         for name, (generator, state) in self._generators.items():
-            found[name] = generator.set_state(state)
-        return found
+            arguments[name] = generator.set_state(state)
+        return arguments
 
     def ordered(self, arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments by position, and those by name alone."""

@@ -40,8 +40,8 @@ def as_tensor(array: Array) -> torch.Tensor:
 def as_array(tensor: torch.Tensor) -> Array:
     """Return an array in the memory of a tensor on the CPU, as `as_tensor` does the other way round."""
     if (dtype := _SMALL.get(tensor.dtype)) is not None:
-        found: Array = tensor.view(torch.int16 if dtype.itemsize == 2 else torch.int8).numpy().view(dtype)
-        return found
+        array: Array = tensor.view(torch.int16 if dtype.itemsize == 2 else torch.int8).numpy().view(dtype)
+        return array
     return tensor.numpy()
 
 

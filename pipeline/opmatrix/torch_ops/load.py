@@ -283,16 +283,16 @@ def _source_and_remedy(operator: Operator) -> tuple[str, str]:
     return "its library", f"Was another library compiled? Compile it again with: python -m opmatrix compile {name}"
 
 
-def _differences(spec: OpSpec, found: Any) -> Iterator[str]:
+def _differences(spec: OpSpec, schema: Any) -> Iterator[str]:
     """Yield each difference of the schema of an operator of torch from the declaration."""
     declared = torch._C.parse_schema(torch_schema(spec))
     attributes = [a.name for a in torch_arguments(spec) if isinstance(a.source, Attribute)]
     kinds = {a.name: str(a.type) for a in declared.arguments}
-    tensors = [str(a.type) for a in found.arguments if str(a.type) in _TENSORS]
+    tensors = [str(a.type) for a in schema.arguments if str(a.type) in _TENSORS]
     wanted = [str(a.type) for a in declared.arguments if a.name not in attributes]
     if tensors != wanted:
         yield f"it takes {', '.join(tensors) or 'no tensors'}, not {', '.join(wanted)}"
-    others = {a.name: a for a in found.arguments if str(a.type) not in _TENSORS}
+    others = {a.name: a for a in schema.arguments if str(a.type) not in _TENSORS}
     for name in attributes:
         if name not in others:
             yield f"it has no argument {name!r}, but {', '.join(others) or 'none'}"
@@ -301,5 +301,5 @@ def _differences(spec: OpSpec, found: Any) -> Iterator[str]:
     for name, argument in others.items():
         if name not in attributes and not argument.has_default_value():
             yield f"its argument {name!r} has no default and is not declared"
-    if len(found.returns) != len(spec.outputs):
-        yield f"it returns {len(found.returns)} values, not {len(spec.outputs)}"
+    if len(schema.returns) != len(spec.outputs):
+        yield f"it returns {len(schema.returns)} values, not {len(spec.outputs)}"

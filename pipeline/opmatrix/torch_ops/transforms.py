@@ -182,15 +182,15 @@ def _needed(flat: Sequence[bool], called: _Call) -> tuple[Any, ...]:
     return tuple(tuple(one) if isinstance(one, tuple | list) else one for one in called.arguments(flat[1:]))
 
 
-def _flat_gradients(found: Sequence[Any], counts: Sequence[int | None]) -> Iterator[Any]:
+def _flat_gradients(gradients: Sequence[Any], counts: Sequence[int | None]) -> Iterator[Any]:
     """Yield the gradient of each flat argument; None for a list is None for each of its tensors.
 
     Gradients of arguments that were left out, as equal to their defaults, are None and left out as well. torch reports
     any other wrong number.
     """
-    for count, gradient in zip(counts, found, strict=False):
+    for count, gradient in zip(counts, gradients, strict=False):
         yield from [gradient] if count is None else [None] * count if gradient is None else gradient
-    yield from (gradient for gradient in found[len(counts) :] if gradient is not None)
+    yield from (gradient for gradient in gradients[len(counts) :] if gradient is not None)
 
 
 def _with_keywords(rule: Callable[..., Any], operator: Any, tensors: Sequence[str]) -> Callable[..., Any]:
@@ -208,9 +208,9 @@ def _with_keywords(rule: Callable[..., Any], operator: Any, tensors: Sequence[st
         interpreter: Any = retrieve_current_functorch_interpreter()
         return custom_function_call_vmap_helper(interpreter, partial(rule, call), call, *given, *named, **keywords)
 
-    def call(*given: Any, **keywords: Any) -> Any:
-        named = zip(tensors, given[len(positional) :], strict=True)
-        return operator(*given[: len(positional)], **dict(named), **keywords)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        named = zip(tensors, arguments[len(positional) :], strict=True)
+        return operator(*arguments[: len(positional)], **dict(named), **keywords)
 
     return mapped
 
@@ -409,8 +409,8 @@ def formula(spec: OpSpec, backward: OpSpec) -> tuple[Callable[..., None], Callab
         ctx.attributes = {torch_name(a): values[a.name] for a in backward.attributes}
         ctx.absent = [isinstance(source, Input) and values[source.name] is None for source in positional]
 
-    def derive(ctx: Any, *found: Any) -> tuple[Any, ...]:
-        values = dict(zip(saved, ctx.saved_tensors, strict=True)) | dict(zip(grads, found, strict=True))
+    def derive(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        values = dict(zip(saved, ctx.saved_tensors, strict=True)) | dict(zip(grads, gradients, strict=True))
         arguments, named = call_of(backward, ctx.attributes)([values[i.name] for i in backward.inputs])
         outputs = _as_tuple(overload_named(torch_qualified(backward))(*arguments, **named))
         places = [given.get(f"{GRAD}{source.name}") for source in positional]

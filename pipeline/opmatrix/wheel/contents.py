@@ -57,11 +57,11 @@ def files(paths: Paths, dist: Dist, operators: Sequence[Operator], *, opmatrix: 
     for path, template in _RENDERED.items():
         texts[path.format(name=name)] = render(template, found_variables)
     texts |= {f"{name}/py.typed": "", f"{name}_onnxruntime/py.typed": ""}
-    found = {path: text.encode() for path, text in texts.items()}
+    contents = {path: text.encode() for path, text in texts.items()}
     for side in settings.sides(operators):
         library = paths.linked_library(name, side)
-        found[f"{name}/{library.name}"] = library.read_bytes()
-    return found
+        contents[f"{name}/{library.name}"] = library.read_bytes()
+    return contents
 
 
 def declaration(spec: OpSpec, package: str) -> str:
@@ -134,13 +134,13 @@ def licenses(root: Path, dist: Dist, operators: Sequence[Operator]) -> dict[str,
 
     Raises DistError for a package that has headers but no licence file.
     """
-    found = {file: (root / file).read_bytes() for file in dist.licenses}
-    found["opmatrix/LICENSE"] = sources.LICENSE.read_bytes()
+    contents = {file: (root / file).read_bytes() for file in dist.licenses}
+    contents["opmatrix/LICENSE"] = sources.LICENSE.read_bytes()
     declared = {(h.distribution or h.folder): h for o in operators for h in o.spec.headers}
     for owner, headers in sorted(declared.items()):
         files = dist.third_party.get(owner)
         if files is not None:
-            found |= {f"{owner}/{Path(file).name}": (root / file).read_bytes() for file in files}
+            contents |= {f"{owner}/{Path(file).name}": (root / file).read_bytes() for file in files}
             continue
         if headers.distribution is None:  # in the folder of the project that holds the headers
             folder = (root / headers.folder).glob("*")
@@ -155,8 +155,8 @@ def licenses(root: Path, dist: Dist, operators: Sequence[Operator]) -> dict[str,
                 f"in the project, and name the file: pyproject.toml: {TABLE}: third-party-licenses = "
                 f"{{{owner} = ['third_party/{owner}/LICENSE']}}"
             )
-        found |= {f"{owner}/{path.name}": path.read_bytes() for path in carried}
-    return found
+        contents |= {f"{owner}/{path.name}": path.read_bytes() for path in carried}
+    return contents
 
 
 def header_packages(operators: Sequence[Operator]) -> dict[str, str]:

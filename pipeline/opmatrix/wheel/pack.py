@@ -133,12 +133,12 @@ def check(paths: Paths, operators: Sequence[Operator], cells: Sequence[Cell]) ->
 def _proven(read: Callable[[Path], _Proof], path: Path, shown: object) -> _Proof:
     """Return a verdict, or the record of a check. Raises DistError unless it is verified."""
     try:
-        found = read(path)
+        proof = read(path)
     except (OSError, ValueError) as error:
         raise DistError(f"{shown} is not verified: {error}. {RUN}") from error
-    if found.outcome not in ("verified", "unsupported"):
-        raise DistError(f"{shown} {found.outcome}: {found.detail} {RUN}")
-    return found
+    if proof.outcome not in ("verified", "unsupported"):
+        raise DistError(f"{shown} {proof.outcome}: {proof.detail} {RUN}")
+    return proof
 
 
 def _require_same(paths: Paths, library: Path, compiled: Mapping[str, str], loaded: str, *, by: str) -> None:

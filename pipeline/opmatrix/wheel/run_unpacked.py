@@ -94,11 +94,11 @@ class WheelRun:
     def job(self) -> dict[str, Any]:
         """Return the program's input, as JSON data."""
         numbers = count()
-        made = [self._operator(operator, numbers) for operator in self.operators]
+        jobs = [self._operator(operator, numbers) for operator in self.operators]
         packages = [path for path in sys.path if Path(path).name in _SITE]
-        exports = [] if self.variant else list(self._exports(made))
+        exports = [] if self.variant else list(self._exports(jobs))
         return {
-            "name": self.name, "folder": str(self.folder / "wheel"), "packages": packages, "operators": made,
+            "name": self.name, "folder": str(self.folder / "wheel"), "packages": packages, "operators": jobs,
             "exports": exports, "kernel": str(self.folder / self.variant) if self.variant else "",
         }  # fmt: skip
 
@@ -167,13 +167,13 @@ class WheelRun:
             raise DistError(f"{operator.name}: ONNX Runtime reads the models of no default cell, so that none is run")
         return self.paths.model(operator.name, "custom", readable[0], model.name)
 
-    def _exports(self, made: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    def _exports(self, jobs: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yield the graphs to export: as few as possible, since each takes up to a second.
 
         One for each exporter, opset, and version of domains: the newest default opset of an operator that ONNX Runtime
         reads. One more for decompositions.
         """
-        served = [o for o, found in zip(self.operators, made, strict=True) if found["torch"]]
+        served = [o for o, job in zip(self.operators, jobs, strict=True) if job["torch"]]
         groups: dict[tuple[Exporter, int, Lowering, int], dict[str, list[str]]] = {}
         for exporter in TORCH_EXPORTERS:
             for operator in served:
@@ -340,14 +340,14 @@ def _inputs_of_operator(run: _CaseRun, reference: Reference) -> dict[str, Array]
     return dict(zip(run.data.inputs, (np.asarray(a) for a in flat if a is not None), strict=True))
 
 
-def _around(run: _CaseRun, found: Sequence[Array]) -> Sequence[Array]:
+def _around(run: _CaseRun, outputs: Sequence[Array]) -> Sequence[Array]:
     """Return the outputs of the model: those from the wheel, or those of `Model.around` if it gets these."""
     if not run.model.around:
-        return found
+        return outputs
     if variadic_output(run.spec):
-        return as_outputs(run.spec, _call_around(run, lambda *_: nested(run.spec, tuple(found))))
-    one = len(found) == 1
-    made = _call_around(run, lambda *_: found[0] if one else tuple(found))
+        return as_outputs(run.spec, _call_around(run, lambda *_: nested(run.spec, tuple(outputs))))
+    one = len(outputs) == 1
+    made = _call_around(run, lambda *_: outputs[0] if one else tuple(outputs))
     return [np.asarray(made)] if one else [np.asarray(output) for output in made]
 
 

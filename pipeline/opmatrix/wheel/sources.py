@@ -29,8 +29,8 @@ def commit(root: Path) -> str | None:
     reference = head.removeprefix("ref: ")
     common = (folder / (_text(folder / "commondir") or ".")).resolve()
     for parent in (folder, common):
-        if found := _text(parent / reference):
-            return found
+        if commit_id := _text(parent / reference):
+            return commit_id
     packed = (line.split(" ") for line in (_text(common / "packed-refs") or "").splitlines())
     return next((line[0] for line in packed if line[1:] == [reference]), None)
 

@@ -55,14 +55,14 @@ def data(folder: str) -> list[Any]:
     """Return the inputs of a data set."""
     from onnx import TensorProto, numpy_helper
 
-    found: list[Any] = []
-    while (path := Path(folder, f"input_{len(found)}.pb")).is_file():
+    arrays: list[Any] = []
+    while (path := Path(folder, f"input_{len(arrays)}.pb")).is_file():
         tensor = TensorProto.FromString(path.read_bytes())
         array = numpy_helper.to_array(tensor)
         if tensor.data_type == TensorProto.STRING:  # of which to_array drops the NULs at the end
             array.ravel()[:] = [text.decode() for text in tensor.string_data]
-        found.append(array)
-    return found
+        arrays.append(array)
+    return arrays
 
 
 def write(folder: str, outputs: Sequence[Any]) -> None:
@@ -235,7 +235,7 @@ def check_gradient(name: str, operator: Job) -> None:
                 usable.append((bool(double), size, case["name"], model, tensors, double or derived))
     if not usable:
         fail(f"{operator['name']}: no case to check its gradient with: a finite one of at most {_SMALL} elements")
-    double_found, size, case, model, tensors, derived = max(usable, key=lambda found: found[:3])
+    double_found, size, case, model, tensors, derived = max(usable, key=lambda sample: sample[:3])
 
     def function(*leaves: Any) -> tuple[Any, ...]:
         flat = list(tensors)

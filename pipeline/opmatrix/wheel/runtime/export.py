@@ -63,10 +63,10 @@ def translation_table(
 ) -> dict[Callable[..., Any], Callable[..., Any]]:
     """Return the translations of all operators for exports at `opset`. `domains` are versions of custom domains."""
     versions = chosen_versions(operators, domains)
-    found: dict[Callable[..., Any], Callable[..., Any]] = {}
+    translations: dict[Callable[..., Any], Callable[..., Any]] = {}
     for lowered in _lowered(operators, decomposed=decomposed, unavailable=unavailable):
-        found |= dynamo.table(lowered, opset, versions, aten_overloads.overloads(lowered.spec))
-    return found
+        translations |= dynamo.table(lowered, opset, versions, aten_overloads.overloads(lowered.spec))
+    return translations
 
 
 def complete(operators: Sequence[WheelOperator], model: onnx_ir.Model) -> None:
@@ -87,11 +87,11 @@ def complete(operators: Sequence[WheelOperator], model: onnx_ir.Model) -> None:
 def domain_versions(operators: Sequence[WheelOperator], *, newest: bool = False) -> dict[str, int]:
     """Return, for each custom domain, the first version with all of the operators; with `newest` also with all of their
     attributes."""
-    found: dict[str, int] = {}
+    by_domain: dict[str, int] = {}
     for shipped in operators:
         domain, versions = shipped.spec.onnx.domain, schema_versions.versions(shipped.spec)
-        found[domain] = max(found.get(domain, 1), versions[-1 if newest else 0])
-    return found
+        by_domain[domain] = max(by_domain.get(domain, 1), versions[-1 if newest else 0])
+    return by_domain
 
 
 def chosen_versions(operators: Sequence[WheelOperator], asked: Mapping[str, int]) -> dict[str, int]:

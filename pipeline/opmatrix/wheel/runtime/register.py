@@ -88,9 +88,9 @@ def _complete(shipped: WheelOperator, backward: OpSpec | None) -> None:
 
 def _registered(specs: Iterable[OpSpec]) -> list[str]:
     """Return the torch names of the operators that are registered."""
-    found = []
+    names = []
     for name in [torch_qualified(spec) for spec in specs if spec.torch]:
         with suppress(AttributeError):
             aten_overloads.registered_operator(name)
-            found.append(name)
-    return found
+            names.append(name)
+    return names
