@@ -690,7 +690,7 @@ def shape_of(tensor: Tensor) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def given(case: Case, name: str) -> tuple[Tensor, ...]:
+def tensors_of(case: Case, name: str) -> tuple[Tensor, ...]:
     """Return the tensors that a case gives for an input: none for an absent one, several for a variadic one."""
     found = case.inputs.get(name)
     if found is None:

@@ -13,7 +13,7 @@ from opmatrix.data.case_arrays import case_arrays, described, small_and_finite
 from opmatrix.declaration.load import Operator, load_operators
 from opmatrix.declaration.models import sampled, samples, shaped
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Case, FromVectors, Model, Random, Tensor, Values, given, shape_of
+from opmatrix.spec import Case, FromVectors, Model, Random, Tensor, Values, shape_of, tensors_of
 
 ROOT = Path(__file__).parents[2]
 PROJECTS = (ROOT, *(path.parent for path in sorted(ROOT.glob("tests/projects/*/ops"))))
@@ -75,7 +75,7 @@ def test_the_samples_are_those_of_the_arrays(project: Path) -> None:
         for one in operator.models:
             for case in filter(described, one.cases):
                 if small_and_finite(case_arrays(operator.spec, one, case), elements=1000):
-                    counts = tuple(len(given(case, i.name)) for i in operator.spec.inputs)
+                    counts = tuple(len(tensors_of(case, i.name)) for i in operator.spec.inputs)
                     first.setdefault((*one.types.items(), counts), case.name)
         assert [case.name for _, case, _ in found] == [*first.values()]
 

@@ -28,8 +28,8 @@ from opmatrix.spec import (
     Random,
     SameAs,
     Tolerance,
-    given,
     shape_of,
+    tensors_of,
 )
 
 Shapes = Mapping[str, Sequence[tuple[int, ...]]]
@@ -59,7 +59,7 @@ def drawn(declared: OpSpec, folder: Path) -> list[tuple[Shapes, Mapping[str, Att
 
 
 def _shapes(declared: OpSpec, model: Model) -> Shapes:
-    return {i.name: [shape_of(tensor) for tensor in given(model.cases[0], i.name)] for i in declared.inputs}
+    return {i.name: [shape_of(tensor) for tensor in tensors_of(model.cases[0], i.name)] for i in declared.inputs}
 
 
 def float32(name: str, *dims: str | int, optional: bool = False) -> Input:

@@ -17,7 +17,7 @@ from opmatrix.declaration.models import graph_inputs
 from opmatrix.project.paths import Paths
 from opmatrix.search import draw_models
 from opmatrix.signature.signature import dtype_of, dtype_tuples
-from opmatrix.spec import Input, Model, given
+from opmatrix.spec import Input, Model, tensors_of
 from opmatrix.spec import MemoryLayout as Strides
 
 OPERATORS = load_operators(Paths(Path(__file__).parents[2]))
@@ -68,7 +68,7 @@ def kinds(operator: Operator, model: Model) -> Iterator[str]:
     yield " ".join(model.types.values())
     for part in spec.inputs:
         if part.optional or part.variadic:
-            yield f"{part.name} {len(given(case, part.name))} times"
+            yield f"{part.name} {len(tensors_of(case, part.name))} times"
     for feed, array in zip(graph_inputs(spec, model, case), case_arrays(spec, model, case), strict=True):
         if has_shapes(feed.part):
             yield f"{feed.tensor.layout} in {feed.part.name}"

@@ -16,7 +16,7 @@ from opmatrix.data.ruled_values import random_values
 from opmatrix.declaration.models import GraphInput, graph_inputs
 from opmatrix.signature.signature import as_float32, attribute_values, dtype_of
 from opmatrix.sizes.values import known_numbers, ruled_inputs
-from opmatrix.spec import AttributeValue, Case, FromVectors, Model, OpSpec, Random, given, shape_of
+from opmatrix.spec import AttributeValue, Case, FromVectors, Model, OpSpec, Random, shape_of, tensors_of
 
 
 def case_arrays(spec: OpSpec, model: Model, case: Case) -> list[Array]:
@@ -62,7 +62,7 @@ def _numbers(spec: OpSpec, model: Model, case: Case) -> dict[str, float]:
 
 def described(case: Case) -> bool:
     """Return whether cases.py has all values of a case, so that no file is read for them."""
-    return not any(isinstance(tensor, FromVectors) for name in case.inputs for tensor in given(case, name))
+    return not any(isinstance(tensor, FromVectors) for name in case.inputs for tensor in tensors_of(case, name))
 
 
 def obeys(spec: OpSpec, model: Model) -> bool:
@@ -78,7 +78,7 @@ def obeys(spec: OpSpec, model: Model) -> bool:
 
 def elements(case: Case) -> list[int]:
     """Return the number of elements of each tensor of a case."""
-    return [math.prod(shape_of(tensor)) for name in case.inputs for tensor in given(case, name)]
+    return [math.prod(shape_of(tensor)) for name in case.inputs for tensor in tensors_of(case, name)]
 
 
 def small_and_finite(tensors: Sequence[Array], *, elements: int) -> bool:

@@ -13,7 +13,7 @@ from opmatrix.signature.signature import attribute_values, is_composed
 from opmatrix.sizes.known import Known
 from opmatrix.sizes.rules import axes, computes, expressions
 from opmatrix.sizes.variadic import Item, of_model
-from opmatrix.spec import Case, FromVectors, Input, Model, Nested, OpSpec, Output, Random, Tensor, given, shape_of
+from opmatrix.spec import Case, FromVectors, Input, Model, Nested, OpSpec, Output, Random, Tensor, shape_of, tensors_of
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ def graph_inputs(spec: OpSpec, model: Model, case: Case) -> tuple[GraphInput, ..
     return tuple(
         GraphInput(part=part, index=index, name=graph_name(model, part, index), tensor=tensor)
         for part in spec.inputs
-        for index, tensor in enumerate(given(case, part.name))
+        for index, tensor in enumerate(tensors_of(case, part.name))
     )
 
 
@@ -49,7 +49,7 @@ def node_inputs(spec: OpSpec, model: Model) -> tuple[str, ...]:
     case = model.cases[0]
     names: list[str] = []
     for part in spec.inputs:
-        tensors = given(case, part.name)
+        tensors = tensors_of(case, part.name)
         names += [graph_name(model, part, index) for index in range(len(tensors))]
         names += [""] if part.optional and not tensors else []
     while names and not names[-1] and not any(part.variadic for part in spec.inputs):
@@ -101,7 +101,7 @@ def case_arguments(spec: OpSpec, case: Case, fed: Sequence[T]) -> Iterator[T | t
     """Yield one argument per input from values in the order of `graph_inputs`."""
     values = iter(fed)
     for part in spec.inputs:
-        taken = tuple(next(values) for _ in given(case, part.name))
+        taken = tuple(next(values) for _ in tensors_of(case, part.name))
         yield taken if part.variadic else next(iter(taken), None)
 
 
@@ -115,7 +115,7 @@ def samples(operator: Operator) -> Iterator[tuple[Model, Case, tuple[int, ...]]]
     found = set()
     for model in operator.models:
         for case in model.cases:
-            counts = tuple(len(given(case, i.name)) for i in operator.spec.inputs)
+            counts = tuple(len(tensors_of(case, i.name)) for i in operator.spec.inputs)
             key = (tuple(model.types.items()), counts)
             if key not in found and is_small_and_finite(case):
                 found.add(key)
@@ -160,7 +160,7 @@ def shaped(operator: Operator) -> tuple[Model, ...]:
 
 def is_small_and_finite(case: Case) -> bool:
     """Return whether each tensor of a case has 1 to 1000 elements, and by its description finite values alone."""
-    return all(_is_usable(tensor) for name in case.inputs for tensor in given(case, name))
+    return all(_is_usable(tensor) for name in case.inputs for tensor in tensors_of(case, name))
 
 
 def _is_usable(tensor: Tensor) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from opmatrix.search.drawn import DrawnCase
 from opmatrix.signature.signature import attribute_values, dtype_of
 from opmatrix.sizes.rules import axes, is_named
-from opmatrix.spec import Case, Model, OpSpec, given, shape_of
+from opmatrix.spec import Case, Model, OpSpec, shape_of, tensors_of
 
 Value = int | float | str
 Properties = Mapping[str, Value]
@@ -44,7 +44,7 @@ class _Property:
 def of_case(spec: OpSpec, model: Model, case: Case) -> dict[str, Value]:
     """Return the properties of a case that its description has: no array is made."""
     facts: dict[str, Value] = {name: model.types[name] for name in spec.types if name in model.types}
-    shapes = {part.name: [shape_of(tensor) for tensor in given(case, part.name)] for part in spec.inputs}
+    shapes = {part.name: [shape_of(tensor) for tensor in tensors_of(case, part.name)] for part in spec.inputs}
     unnamed: dict[str, Value] = {}  # which follow the named sizes
     for part in spec.inputs:
         for shape in shapes[part.name][:1]:
@@ -68,7 +68,7 @@ def of_case(spec: OpSpec, model: Model, case: Case) -> dict[str, Value]:
         if part.optional:
             facts[part.name] = "given" if own else "absent"
         if own:
-            tensor = given(case, part.name)[0]
+            tensor = tensors_of(case, part.name)[0]
             facts[f"{part.name}.layout"] = tensor.layout
             facts[f"{part.name}.numel()"] = sum(map(math.prod, own))
             facts[f"{part.name}.dim()"] = len(own[0])

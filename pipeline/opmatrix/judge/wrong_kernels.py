@@ -17,7 +17,7 @@ from opmatrix.data.evaluated import EvaluatedCase, names
 from opmatrix.data.reference import Argument, with_each
 from opmatrix.search.attribute_candidates import candidates
 from opmatrix.signature.signature import as_float32, dtype_of
-from opmatrix.spec import Attribute, AttributeValue, Input, Output, Tolerance, given, shape_of
+from opmatrix.spec import Attribute, AttributeValue, Input, Output, Tolerance, shape_of, tensors_of
 
 Cases = Sequence[EvaluatedCase]
 
@@ -72,7 +72,7 @@ _ONE: Mapping[str, AttributeValue] = {"floats": (1.0,), "ints": (1,), "bools": (
 
 
 def of_input(part: Input, cases: Cases) -> Iterator[Finding]:
-    having = [one for one in cases if given(one.case, part.name)]
+    having = [one for one in cases if tensors_of(one.case, part.name)]
     if not having:
         yield Finding(
             what=f"no case gives input {part.name!r}",
@@ -95,7 +95,9 @@ def of_input(part: Input, cases: Cases) -> Iterator[Finding]:
         refused &= outcome == "raises"
         ignored += [word] * (outcome == "passes")
     if refused:  # nothing shows yet that its values count, and not only that the reference checks them
-        several = [o for o in having if max(math.prod(shape_of(tensor)) for tensor in given(o.case, part.name)) > 1]
+        several = [
+            o for o in having if max(math.prod(shape_of(tensor)) for tensor in tensors_of(o.case, part.name)) > 1
+        ]
         word = "its own values in reverse order"
         outcome = _outcome(part, word, lambda one: with_each(one.arguments[part.name], reversed_copy), several)
         ignored += [word] * bool(several and outcome == "passes")

@@ -14,7 +14,7 @@ from opmatrix.search.drawn import Drawn
 from opmatrix.search.shapes import FURTHER_AXES, SIZES, reorders
 from opmatrix.sizes.expressions import FURTHER, terms
 from opmatrix.sizes.rules import checked_axes, declared_sizes, input_of, size_items
-from opmatrix.spec import Attribute, Case, OpSpec, given, shape_of
+from opmatrix.spec import Attribute, Case, OpSpec, shape_of, tensors_of
 
 NEW_SHAPES = 30
 REFUSED = 0.5
@@ -46,7 +46,7 @@ def measure(operator: Operator, drawn: Drawn) -> dict[str, Any]:
         "attributes": attributes,
         "dtypes": dict(Counter(" ".join(one.model.types.values()) for one in accepted)),
         "absent": {
-            part.name: sum(not given(one.model.cases[0], part.name) for one in accepted)
+            part.name: sum(not tensors_of(one.model.cases[0], part.name) for one in accepted)
             for part in operator.spec.inputs
             if part.optional
         },
@@ -98,7 +98,7 @@ def _weak(operator: Operator, drawn: Drawn, new: int, attributes: Mapping[str, i
 
 
 def _shapes(operator: Operator, case: Case) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    return tuple(tuple(map(shape_of, given(case, part.name))) for part in operator.spec.inputs)
+    return tuple(tuple(map(shape_of, tensors_of(case, part.name))) for part in operator.spec.inputs)
 
 
 def _known_shapes(operator: Operator) -> set[Any]:

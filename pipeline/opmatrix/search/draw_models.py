@@ -40,8 +40,8 @@ from opmatrix.spec import (
     Tensor,
     Values,
     as_data,
-    given,
     shape_of,
+    tensors_of,
 )
 
 EXAMPLES = 200
@@ -87,7 +87,7 @@ def _frame(draw: DrawFn, operator: Operator) -> Frame:
         return Frame(operator, None)
     template = pick(draw, known)
     parts = (part for part in operator.spec.inputs if not is_parameter(part))
-    lists_values = any(isinstance(t, Values) for part in parts for t in given(template[1], part.name))
+    lists_values = any(isinstance(t, Values) for part in parts for t in tensors_of(template[1], part.name))
     frame = Frame(operator, template, kept=lists_values and pick(draw, (True, False, True, True)))
     if kind == "resized" and (sizes := open_sizes(operator, template)):
         frame.resized[pick(draw, sizes)] = pick(draw, allowed.SIZES)
@@ -122,7 +122,7 @@ def kept(frame: Frame, part: Input, shapes: Sequence[tuple[int, ...]]) -> list[T
     """
     if not frame.kept or frame.template is None or is_parameter(part) or (part.values and frame.resized):
         return None
-    listed = given(frame.template[1], part.name)
+    listed = tensors_of(frame.template[1], part.name)
     if not listed or len(listed) != len(shapes) or not all(isinstance(t, Values) for t in listed):
         return None
     tensors: list[Tensor] = []

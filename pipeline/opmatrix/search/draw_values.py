@@ -19,7 +19,7 @@ from opmatrix.search.attribute_candidates import STRINGS
 from opmatrix.search.draw_attributes import FAR, Frame, nested, pick
 from opmatrix.signature.signature import is_parameter
 from opmatrix.sizes.values import limit_expressions, limit_terms
-from opmatrix.spec import Case, DType, Input, MemoryLayout, Nested, Random, Tensor, ValueRule, Values, given
+from opmatrix.spec import Case, DType, Input, MemoryLayout, Nested, Random, Tensor, ValueRule, Values, tensors_of
 
 LISTED = 24  # a tensor of at most so many elements has only tied values
 TIED = 12  # elements of a larger one
@@ -96,7 +96,9 @@ def _strings(draw: DrawFn, frame: Frame, shape: tuple[int, ...]) -> Tensor:
     count = math.prod(shape)
     if not count or pick(draw, (False, False, False, True)):
         return Random(shape=shape)
-    tensors = [t for case in _cases(frame) for name in case.inputs for t in given(case, name) if isinstance(t, Values)]
+    tensors = [
+        t for case in _cases(frame) for name in case.inputs for t in tensors_of(case, name) if isinstance(t, Values)
+    ]
     seen = [*dict.fromkeys(text for tensor in tensors for text in _texts(tensor.values))][:_DISTINCT]
     words = (*STRINGS, *seen)
     sources = [words, seen, seen] if seen else [words]
@@ -114,7 +116,7 @@ def _cases(frame: Frame) -> list[Case]:
 
 def _numbers(frame: Frame, part: Input) -> list[Tensor]:
     """Return the tensors of an input whose values the cases list, where these are no strings."""
-    found = (t for case in _cases(frame) for t in given(case, part.name) if isinstance(t, Values))
+    found = (t for case in _cases(frame) for t in tensors_of(case, part.name) if isinstance(t, Values))
     return [t for t in found if not any(True for _ in _texts(t.values))]
 
 

@@ -25,7 +25,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import case_arguments
 from opmatrix.project.paths import Paths
 from opmatrix.signature.python_source import source
-from opmatrix.spec import Case, DType, Model, OpSpec, Random, Tensor, Values, given
+from opmatrix.spec import Case, DType, Model, OpSpec, Random, Tensor, Values, tensors_of
 
 # What a drawn model consists of; no other class can be in a file.
 _CLASSES = {made.__name__: made for made in (Model, Case, Random, Values)}
@@ -173,7 +173,7 @@ def _tensors(model: Model) -> Iterator[tuple[str, str, Tensor]]:
     as they are declared, and with the name that seeds it."""
     (case,) = model.cases
     for name, tensors in case.inputs.items():
-        for index, tensor in enumerate(given(case, name)):
+        for index, tensor in enumerate(tensors_of(case, name)):
             yield name, f"{name}_{index}" if isinstance(tensors, tuple) else name, tensor
 
 

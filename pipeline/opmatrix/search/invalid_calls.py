@@ -24,7 +24,7 @@ from opmatrix.sizes import rules
 from opmatrix.sizes.expressions import terms
 from opmatrix.sizes.known import Known
 from opmatrix.sizes.values import known_numbers, limit_terms, ruled_inputs
-from opmatrix.spec import Attribute, AttributeValue, DType, Input, Model, OpSpec, ValueRule, given
+from opmatrix.spec import Attribute, AttributeValue, DType, Input, Model, OpSpec, ValueRule, tensors_of
 
 RULE_KINDS: tuple[RuleKind, ...] = get_args(RuleKind)
 # The first two that an input does not take are tried on it.
@@ -81,7 +81,7 @@ def valid_calls(operator: Operator) -> Iterator[Call]:
         for c in m.cases
         if all(0 < n <= most_of_inputs(spec) for n in elements(c)) and described(c)
     ]
-    candidates.sort(key=lambda candidate: -sum(len(given(candidate[1], i.name)) for i in spec.inputs))  # stable
+    candidates.sort(key=lambda candidate: -sum(len(tensors_of(candidate[1], i.name)) for i in spec.inputs))  # stable
     for model, case in candidates:
         yield Call(model=model, inputs=tuple(case_arguments(spec, case, case_arrays(spec, model, case))))
 

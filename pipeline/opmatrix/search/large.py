@@ -19,7 +19,7 @@ from opmatrix.search.draw_attributes import Frame, pick
 from opmatrix.search.draw_models import drawn_model, kept, layout_of, named, templates
 from opmatrix.search.shapes import Place, places, resized_shapes
 from opmatrix.signature.signature import attribute_values, dtype_tuples
-from opmatrix.spec import Case, Model, Random, Tensor, given, shape_of
+from opmatrix.spec import Case, Model, Random, Tensor, shape_of, tensors_of
 
 # Elements of all inputs together. The largest comes last: it may be too slow for the reference.
 ELEMENTS = (12_000, 30_000, 60_000, 250_000)
@@ -78,7 +78,7 @@ def choices(operator: Operator) -> list[Large]:
         sizes = _places(operator, model, case)
         if not sizes or 0 in sizes:
             continue
-        total = sum(math.prod(shape_of(t)) for name in case.inputs for t in given(case, name))
+        total = sum(math.prod(shape_of(t)) for name in case.inputs for t in tensors_of(case, name))
         for size, own in sizes.items():
             large = Large(template=(model, case), size=size)
             if own not in found or total < found[own][0]:
@@ -124,7 +124,7 @@ def with_size(operator: Operator, model: Model, old: int, new: int) -> Model | N
     tensors = {}
     for part in operator.spec.inputs:
         own = shapes[part.name]
-        resized = (_resized(one, shape) for one, shape in zip(given(case, part.name), own, strict=True))
+        resized = (_resized(one, shape) for one, shape in zip(tensors_of(case, part.name), own, strict=True))
         tensors[part.name] = kept(frame, part, own) or [*resized]
     made = named(operator.spec, model.types, model.attributes, tensors)
     return made if obeys(operator.spec, made) else None

@@ -17,7 +17,7 @@ from opmatrix.signature.signature import attribute_values
 from opmatrix.sizes.known import Known
 from opmatrix.sizes.rules import around, axes, has_further
 from opmatrix.sizes.values import known_numbers, limits
-from opmatrix.spec import Case, Model, OpSpec, given, shape_of
+from opmatrix.spec import Case, Model, OpSpec, shape_of, tensors_of
 
 ENOUGH = 200_000  # elements of all inputs
 SLOW = 0.003  # CPU seconds of a call, after which nothing larger is tried
@@ -71,7 +71,7 @@ def _obeying(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) ->
     gives too large outputs.
     """
     given_arrays = iter(arrays)
-    found = [(part, next(given_arrays)) for part in spec.inputs for _ in given(case, part.name)]
+    found = [(part, next(given_arrays)) for part in spec.inputs for _ in tensors_of(case, part.name)]
     shapes = [(part, array.shape) for part, array in found]
     attributes = attribute_values(spec, model)
     known = Known(spec=spec, shapes={part.name: shape for part, shape in reversed(shapes)}, attributes=attributes)
@@ -99,7 +99,7 @@ def _obeying(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) ->
 
 
 def _by_name(spec: OpSpec, case: Case) -> Iterator[Growth]:
-    names = [part.name for part in spec.inputs for _ in given(case, part.name)]
+    names = [part.name for part in spec.inputs for _ in tensors_of(case, part.name)]
     for grown in growing(spec):
         yield lambda arrays, own=grown: [  # type: ignore[misc]  # mypy infers no type for a default value
             _repeated(array, own.get(name, ())) for name, array in zip(names, arrays, strict=True)
@@ -109,7 +109,7 @@ def _by_name(spec: OpSpec, case: Case) -> Iterator[Growth]:
 def _by_size(spec: OpSpec, model: Model, case: Case) -> Iterator[Growth]:
     """Yield functions of which each makes one size of the case larger wherever it occurs, if nothing has grown before:
     where sizes of two names are tied, both must grow."""
-    before = [shape_of(tensor) for part in spec.inputs for tensor in given(case, part.name)]
+    before = [shape_of(tensor) for part in spec.inputs for tensor in tensors_of(case, part.name)]
     attributes = attribute_values(spec, model)
 
     def growth(size: int) -> Growth:

@@ -18,7 +18,7 @@ from opmatrix.sizes import rules
 from opmatrix.sizes.expressions import FURTHER, Size, Term, evaluate, parse, solve, terms
 from opmatrix.sizes.known import Known
 from opmatrix.sizes.variadic import count, counter
-from opmatrix.spec import Attribute, AttributeValue, Case, Dims, FromKernel, Input, Model, OpSpec, given, shape_of
+from opmatrix.spec import Attribute, AttributeValue, Case, Dims, FromKernel, Input, Model, OpSpec, shape_of, tensors_of
 
 SMALL = (2, 1, 0, 3, 4, 2, 1, 5, 6, 7, 13, 0)
 # Small ones more often than those around powers of two, which vector registers and blocks have.
@@ -65,7 +65,7 @@ class Template:
 
     def __init__(self, spec: OpSpec, model: Model, case: Case, resized: Mapping[int, int] | None = None) -> None:
         self.resized = resized or {}  # the sizes to replace, by the new ones
-        self.shapes = {part.name: [shape_of(tensor) for tensor in given(case, part.name)] for part in spec.inputs}
+        self.shapes = {part.name: [shape_of(tensor) for tensor in tensors_of(case, part.name)] for part in spec.inputs}
         first = {name: own[0] for name, own in self.shapes.items() if own}
         known = Known(spec=spec, shapes=first, attributes=attribute_values(spec, model))
         ranks = {part.rank for part in spec.inputs}
@@ -321,7 +321,7 @@ Place = tuple[str, int]  # an input and an axis, or the name of a size that is n
 def places(spec: OpSpec, model: Model, case: Case) -> Iterator[tuple[int, Place]]:
     """Yield the sizes of a case that its declaration leaves open, each with the axes that it has."""
     for part in spec.inputs:
-        for tensor in given(case, part.name):
+        for tensor in tensors_of(case, part.name):
             shape = shape_of(tensor)
             dims = {axis % len(shape): dim for axis, dim in rules.axes(part)}
             for axis, size in enumerate(shape):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from opmatrix.signature.signature import attribute_values, is_required
 from opmatrix.sizes.rules import once
-from opmatrix.spec import Attribute, Input, Model, OpSpec, Output, SameAs, given
+from opmatrix.spec import Attribute, Input, Model, OpSpec, Output, SameAs, tensors_of
 
 S = TypeVar("S")
 
@@ -103,7 +103,7 @@ def of_model(spec: OpSpec, model: Model) -> OpSpec:
     """Return the declaration of a model's calls, of which all have as many tensors as the first case."""
     if variadic_output(spec) is None:
         return spec
-    inputs = {part.name: given(model.cases[0], part.name) for part in spec.inputs}
+    inputs = {part.name: tensors_of(model.cases[0], part.name) for part in spec.inputs}
     return with_count(spec, count(spec, inputs, attribute_values(spec, model)))
 
 

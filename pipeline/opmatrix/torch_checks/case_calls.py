@@ -18,7 +18,7 @@ from opmatrix.declaration.models import graph_inputs, samples
 from opmatrix.export.generated_modules import GeneratedModules, load_generated
 from opmatrix.project.paths import Paths
 from opmatrix.signature.signature import attribute_values, callers_name
-from opmatrix.spec import Case, FromKernel, Model, OpSpec, given
+from opmatrix.spec import Case, FromKernel, Model, OpSpec, tensors_of
 from opmatrix.torch_ops import features, load
 from opmatrix.torch_ops.call import CALL_ERRORS, ComposedCall, as_tuple, registered_overload, with_attributes
 from opmatrix.torch_ops.case_tensors import arguments, tensors
@@ -67,7 +67,7 @@ class CaseCall:
         parts += [f"{name}={value!r}" for name, value in attribute_values(self.spec, self.model).items()]
         shapes = iter(self.tensors)
         for part in self.spec.inputs:
-            shown = [str(tuple(next(shapes).shape)) for _ in given(self.case, part.name)]
+            shown = [str(tuple(next(shapes).shape)) for _ in tensors_of(self.case, part.name)]
             parts.append(f"{part.name} {' '.join(shown) or 'absent'}")
         return ", ".join(parts)
 

@@ -33,7 +33,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.records import verdict
 from opmatrix.records.verdict import CheckRecord
 from opmatrix.signature.signature import attribute_values, has_torch_library, seeds, torch_arguments, torch_qualified
-from opmatrix.spec import FromKernel, OpSpec, given
+from opmatrix.spec import FromKernel, OpSpec, tensors_of
 from opmatrix.torch_checks import compat_transforms
 from opmatrix.torch_checks.case_calls import CaseCall, serve
 from opmatrix.torch_checks.compat_samples import (
@@ -161,7 +161,7 @@ def packaged(compat: Compat) -> tuple[int, str]:
 
 def _empty_lists(sample: CaseCall) -> list[str]:
     """Return the inputs and attributes of a sample that are empty lists."""
-    inputs = [part.name for part in sample.spec.inputs if part.variadic and not given(sample.case, part.name)]
+    inputs = [part.name for part in sample.spec.inputs if part.variadic and not tensors_of(sample.case, part.name)]
     return [*inputs, *(name for name, value in attribute_values(sample.spec, sample.model).items() if value == ())]
 
 

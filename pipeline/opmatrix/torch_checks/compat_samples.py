@@ -20,7 +20,7 @@ from opmatrix.declaration.models import graph_inputs
 from opmatrix.search.shapes import resized_shapes
 from opmatrix.signature.signature import attribute_values, dtype_of, is_composed, is_mutable, seeds
 from opmatrix.sizes.variadic import with_outputs
-from opmatrix.spec import Case, MemoryLayout, Model, OpSpec, Values, given, shape_of
+from opmatrix.spec import Case, MemoryLayout, Model, OpSpec, Values, shape_of, tensors_of
 from opmatrix.torch_checks.backward_calls import largest
 from opmatrix.torch_checks.case_calls import CaseCall, case_call
 from opmatrix.torch_checks.gradient_samples import reshaped
@@ -80,8 +80,8 @@ def bases(operator: Operator, without: Sequence[str] = ()) -> list[CaseCall]:
     found: dict[tuple[object, ...], CaseCall] = {}
     cases = [(m, c) for m in operator.models for c in m.cases if described(c) and _is_small(c)]
     for model, case in sorted(cases, key=lambda one: (_ones(one[1]), sum(elements(one[1])))):
-        counts = tuple(len(given(case, i.name)) for i in operator.spec.inputs)
-        ranks = tuple(len(shape_of(t)) for i in operator.spec.inputs for t in given(case, i.name))
+        counts = tuple(len(tensors_of(case, i.name)) for i in operator.spec.inputs)
+        ranks = tuple(len(shape_of(t)) for i in operator.spec.inputs for t in tensors_of(case, i.name))
         key = (*model.types.items(), *counts, *ranks)
         if key not in found and (one := case_call(operator.spec, replace(model, cases=(case,)))).accepts(one.tensors):
             pairs = enumerate(zip(one.names, one.tensors, strict=True))
@@ -98,7 +98,7 @@ def _is_small(case: Case) -> bool:
 
 
 def _ones(case: Case) -> int:
-    return sum(size == 1 for name in case.inputs for t in given(case, name) for size in shape_of(t))
+    return sum(size == 1 for name in case.inputs for t in tensors_of(case, name) for size in shape_of(t))
 
 
 def resized(base: CaseCall) -> Iterator[CaseCall]:
@@ -107,7 +107,7 @@ def resized(base: CaseCall) -> Iterator[CaseCall]:
     Memory layouts are those of the case: torch.compile compiles again for other strides.
     """
     spec, model, case = base.spec, base.model, base.case
-    listed = {n for name in case.inputs for t in given(case, name) if isinstance(t, Values) for n in shape_of(t)}
+    listed = {n for name in case.inputs for t in tensors_of(case, name) if isinstance(t, Values) for n in shape_of(t)}
     own = dict.fromkeys(n for t in base.tensors for n in t.shape if n > 1 and n not in listed)
     seen = {_shapes(base)}
     for more in _LARGER:

@@ -32,7 +32,7 @@ from opmatrix.records import verdict
 from opmatrix.search import drawn as drawn_cases
 from opmatrix.signature.python_source import literal
 from opmatrix.signature.signature import attribute_values, model_dtypes, torch_qualified, torch_schema
-from opmatrix.spec import Attribute, AttributeValue, Model, OpSpec, Tolerance, given
+from opmatrix.spec import Attribute, AttributeValue, Model, OpSpec, Tolerance, tensors_of
 from opmatrix.torch_checks import gradient_samples
 from opmatrix.torch_checks.backward_calls import Differing, backward
 from opmatrix.torch_checks.case_calls import CaseCall
@@ -349,7 +349,7 @@ class Coverage:
             if missing:
                 yield f"no sample covers {name} in {', '.join(missing)}. Add a small, finite case in each dtype"
         for part in self._spec.inputs:
-            present = {bool(given(m.cases[0], part.name)) for m in self._models}
+            present = {bool(tensors_of(m.cases[0], part.name)) for m in self._models}
             if part.optional and len(present) == 1:
                 lacking = "without" if present == {True} else "with"
                 yield f"no sample is {lacking} {part.name}. Add a small, finite case {lacking} it"
@@ -357,7 +357,7 @@ class Coverage:
             yield from self._unseen(attribute)
 
     def _why(self, name: str) -> str:
-        if not any(given(m.cases[0], name) for m in self._models) and name not in self._undecided:
+        if not any(tensors_of(m.cases[0], name) for m in self._models) and name not in self._undecided:
             return "no usable sample gives it. Add a small, finite case that does"
         if name in self._measured:
             return "its gradient is zero in every sample. Add a case in which it is not"

@@ -33,8 +33,8 @@ from opmatrix.spec import (
     Random,
     Tensor,
     Values,
-    given,
     shape_of,
+    tensors_of,
 )
 from opmatrix.torch_checks.case_calls import CaseCall, case_call
 from opmatrix.torch_checks.reference_operator import differentiated_types
@@ -84,7 +84,7 @@ def _features(spec: OpSpec, model: Model) -> Iterator[tuple[object, ...]]:
     yield ("types", types)
     yield from (("attribute", *item) for item in attribute_values(spec, model).items())
     for part in spec.inputs:
-        shapes = [shape_of(tensor) for tensor in given(case, part.name)]
+        shapes = [shape_of(tensor) for tensor in tensors_of(case, part.name)]
         yield ("given", part.name, min(len(shapes), 2), types)
         for shape in shapes:
             yield ("rank", part.name, len(shape))
@@ -117,7 +117,7 @@ def reshaped(spec: OpSpec, model: Model, shapes: Mapping[str, list[tuple[int, ..
     inputs: dict[str, Tensor | tuple[Tensor, ...] | None] = {}
     for part in spec.inputs:
         made: list[Tensor] = []
-        for tensor, shape in zip(given(case, part.name), shapes[part.name], strict=True):
+        for tensor, shape in zip(tensors_of(case, part.name), shapes[part.name], strict=True):
             if shape_of(tensor) == shape:
                 made.append(tensor)
             elif isinstance(tensor, Random):
@@ -150,7 +150,7 @@ def values(attribute: Attribute, cases: Sequence[AttributeValue]) -> list[Attrib
 def _absent(spec: OpSpec, base: Model) -> Iterator[Model]:
     """Yield the model without each optional input that it has, and without all of them."""
     case = base.cases[0]
-    optional = [i.name for i in spec.inputs if i.optional and given(case, i.name)]
+    optional = [i.name for i in spec.inputs if i.optional and tensors_of(case, i.name)]
     for left_out in dict.fromkeys([*((name,) for name in optional), tuple(optional)] if optional else []):
         yield replace(base, cases=(replace(case, inputs={**case.inputs, **dict.fromkeys(left_out)}),))
 
@@ -162,7 +162,7 @@ def _calm(spec: OpSpec, model: Model, normals: dict[str, list[Normal]], index: i
     for part in spec.inputs:
         floating = "float" in dtype_of(part.type, model.types)
         choice = normals[part.name]
-        made = tuple(_moderate(t, floating, choice[index % len(choice)]) for t in given(case, part.name))
+        made = tuple(_moderate(t, floating, choice[index % len(choice)]) for t in tensors_of(case, part.name))
         inputs[part.name] = made if part.variadic else made[0] if made else None
     return replace(model, cases=(Case(name=case.name, inputs=inputs),))
 
@@ -185,7 +185,7 @@ def _without_expanded(layout: MemoryLayout) -> MemoryLayout:
 def _normals(own: Sequence[Model], name: str) -> list[Normal]:
     """Return the moderate distributions of an input in the cases, or the standard normal one."""
     found: list[Normal] = []
-    for tensor in (t for model in own for t in given(model.cases[0], name)):
+    for tensor in (t for model in own for t in tensors_of(model.cases[0], name)):
         if isinstance(tensor, Random):
             found.append((tensor.mean, tensor.deviation))
         elif isinstance(tensor, Values) and (numbers := [n for n in _numbers(tensor.values) if abs(n) <= MODERATE]):

@@ -22,7 +22,7 @@ from opmatrix.data.arrays import Array
 from opmatrix.data.case_arrays import case_arrays
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
-from opmatrix.spec import given, shape_of
+from opmatrix.spec import shape_of, tensors_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,7 @@ def described(operator: Operator, row: Row) -> Record:
     shapes = {
         part.name: [list(shape_of(t)) for t in tensors] if part.variadic else list(shape_of(tensors[0]))
         for part in operator.spec.inputs
-        if (tensors := given(case, part.name))
+        if (tensors := tensors_of(case, part.name))
     }
     return {"name": row.name, "types": dict(row.types), "shapes": shapes, "failed": ""}
 

@@ -17,7 +17,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.signature.signature import attribute_values
 from opmatrix.sizes.known import Known
 from opmatrix.sizes.variadic import shapes_by_input
-from opmatrix.spec import Case, FromVectors, Model, OpSpec, Random, given, shape_of
+from opmatrix.spec import Case, FromVectors, Model, OpSpec, Random, shape_of, tensors_of
 
 _NAME = re.compile(r"[\w.-]{1,60}", re.ASCII)
 # Of the names in `validation.cases`, those that a row does not have.
@@ -65,7 +65,7 @@ def default(operator: Operator) -> Bench:
     largest: dict[tuple[str, ...], tuple[int, Row]] = {}
     for model in operator.models:
         for case in model.cases:
-            tensors = [tensor for name in case.inputs for tensor in given(case, name)]
+            tensors = [tensor for name in case.inputs for tensor in tensors_of(case, name)]
             if any(isinstance(t, FromVectors) or (isinstance(t, Random) and t.specials) for t in tensors):
                 continue
             if model.unsupported or model.around:
@@ -126,7 +126,7 @@ def cost(spec: OpSpec, row: Row, given_as: object) -> float | None:
     model = model_of(row)
     values = attribute_values(spec, model)
     case = model.cases[0]
-    shapes = shapes_by_input((part, shape_of(tensor)) for part in spec.inputs for tensor in given(case, part.name))
+    shapes = shapes_by_input((part, shape_of(tensor)) for part in spec.inputs for tensor in tensors_of(case, part.name))
     if callable(given_as):
         try:
             found = given_as(**{part.name: shapes.get(part.name) for part in spec.inputs}, **values)

@@ -15,7 +15,7 @@ from opmatrix.signature.signature import attribute_values, tensors
 from opmatrix.sizes.known import Known
 from opmatrix.sizes.rules import axes, further, has_further, is_named, list_lengths
 from opmatrix.sizes.variadic import counter
-from opmatrix.spec import Attribute, Case, FromVectors, Input, Model, OpSpec, Random, given, shape_of
+from opmatrix.spec import Attribute, Case, FromVectors, Input, Model, OpSpec, Random, shape_of, tensors_of
 
 Sizes = dict[str, tuple[int, str]]  # a named size, and the input that first had it
 
@@ -133,11 +133,11 @@ def _case(spec: OpSpec, model: Model, case: Case, path: str) -> Iterator[Mistake
         if why := _presence(spec, part, case, model):
             yield Mistake(field, why)
             continue
-        for index, tensor in enumerate(given(case, part.name)):
+        for index, tensor in enumerate(tensors_of(case, part.name)):
             shape, field_of_one = shape_of(tensor), f"{field}[{index}]" if part.variadic else field
             yield from _declared_shape(spec, part, shape, field_of_one, sizes, shapes)
             shapes.setdefault(part.name, shape)
-            traced = shape_of(given(model.cases[0], part.name)[index])
+            traced = shape_of(tensors_of(model.cases[0], part.name)[index])
             names = model.dynamic.get(part.name, (None,) * len(traced))
             if len(names) != len(traced):
                 yield Mistake(field_of_one, f"has {len(traced)} axes, but dynamic names {len(names)}: {names}")
@@ -150,7 +150,7 @@ def _case(spec: OpSpec, model: Model, case: Case, path: str) -> Iterator[Mistake
 
 def _vectors(model: Model, case: Case, path: str) -> Iterator[Mistake]:
     """Yield what is wrong with outputs from elsewhere, and with inputs that are in the same file."""
-    described = [(name, tensor) for name in case.inputs for tensor in given(case, name)]
+    described = [(name, tensor) for name in case.inputs for tensor in tensors_of(case, name)]
     if not case.expected:
         for name in dict.fromkeys(n for n, tensor in described if isinstance(tensor, FromVectors)):
             yield Mistake(f"{path}.inputs[{name!r}]", "found FromVectors, and the case has no file: give `expected`")
@@ -180,7 +180,7 @@ def _presence(spec: OpSpec, part: Input, case: Case, model: Model) -> str | None
         return "found a tuple of tensors, allowed: one tensor; it is not variadic"
     if found is None and not part.optional and not part.variadic:
         return "missing"
-    here, first = len(given(case, part.name)), len(given(model.cases[0], part.name))
+    here, first = len(tensors_of(case, part.name)), len(tensors_of(model.cases[0], part.name))
     if here != first:
         return f"found {here} tensors, allowed: {first} as in the first case; make a model of its own for it"
     if here == 0 and part is counter(spec):
@@ -216,11 +216,13 @@ def _declared_shape(
 
 def _computed_sizes(spec: OpSpec, model: Model, case: Case, path: str) -> Iterator[Mistake]:
     """Yield the sizes that differ from their expressions, and outputs without a shape."""
-    shapes = {part.name: shape_of(given(case, part.name)[0]) for part in spec.inputs if given(case, part.name)}
+    shapes = {
+        part.name: shape_of(tensors_of(case, part.name)[0]) for part in spec.inputs if tensors_of(case, part.name)
+    }
     known = Known(spec=spec, shapes=shapes, attributes=attribute_values(spec, model))
     for part in spec.inputs:
         computed = [(at, dim) for at, dim in axes(part) if isinstance(dim, str) and not is_named(spec, dim)]
-        for shape in map(shape_of, given(case, part.name) if computed or part.rank or part.at else ()):
+        for shape in map(shape_of, tensors_of(case, part.name) if computed or part.rank or part.at else ()):
             field = f"{path}.inputs[{part.name!r}]"
             try:
                 wanted = [(at, dim, known.size(dim)) for at, dim in computed]
@@ -244,7 +246,7 @@ def _computed_sizes(spec: OpSpec, model: Model, case: Case, path: str) -> Iterat
 def _baked_in(model: Model, path: str) -> Iterator[Mistake]:
     """Yield the dynamic sizes of the first case that torch.export would make constant."""
     for name, names in model.dynamic.items():
-        for traced in map(shape_of, given(model.cases[0], name)):
+        for traced in map(shape_of, tensors_of(model.cases[0], name)):
             if any(axis is not None and size in (0, 1) for axis, size in zip(names, traced, strict=False)):
                 yield Mistake(f"{path}.cases[0].inputs[{name!r}]", f"found shape {traced}: the exporter bakes in a "
                               "dynamic size of 0 or 1; put a case with other sizes first")  # fmt: skip
