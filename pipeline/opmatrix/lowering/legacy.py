@@ -247,7 +247,8 @@ def _parse(argument: Argument, value: Any) -> Any:
         if source.variadic:
             return symbolic_helper._unpack_list(value)
         return None if source.optional and symbolic_helper._is_none(value) else value
-    if symbolic_helper._is_none(value) and (isinstance(source, Constant) or source.kind in ("strings", "bools")):
+    # Others are parsed by now: torch 1.13's and 2.0's `_is_none` takes values of the graph alone.
+    if (isinstance(source, Constant) or source.kind in ("strings", "bools")) and symbolic_helper._is_none(value):
         return None
     if isinstance(source, Constant):  # it has one legal value
         letter = {"bool": "b", "int": "i", "SymInt": "i", "float": "f"}.get(argument.type)
