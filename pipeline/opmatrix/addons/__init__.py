@@ -11,6 +11,7 @@ FEATURES: Mapping[str, Feature] = {
         commands={"check": "opmatrix.addons.check.command:Check"},
         anywhere=("check",),
         stages={
+            "check-models": "opmatrix.addons.check.parts",
             "check-capture": "opmatrix.addons.check.capture",
             "check-read": "opmatrix.addons.check.read",
             "check-run": "opmatrix.addons.check.run",

@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Literal
 
-from opmatrix.basics.errors import UsageError
+from opmatrix.basics.errors import UsageError, one_line
 
 TABLE = "opmatrix.addons"
 
@@ -53,10 +53,10 @@ def load(place: str) -> Any:
     try:
         found = import_module(module)
         return getattr(found, name) if name else found
-    except (ImportError, SyntaxError, AttributeError) as error:
+    except Exception as error:  # what is broken may raise anything
         addon = module.removeprefix(f"{TABLE}.").partition(".")[0]
         raise UsageError(
-            f"the addon {addon!r} of opmatrix cannot be imported: {error}. Install opmatrix anew: "
+            f"the addon {addon!r} of opmatrix cannot be imported: {one_line(error)}. Install opmatrix anew: "
             "pip install --force-reinstall opmatrix"
         ) from error
 

@@ -112,6 +112,27 @@ def _of_group(*, group: str) -> metadata.EntryPoints:
     return _installed().select(group=group)
 
 
+class _Addon(plugin.PluginEntry):
+    """The command of a feature. One that cannot be imported says so in help and when it is called."""
+
+    def load(self) -> Any:
+        try:
+            return features.load(self.location)
+        except UsageError as error:
+            return _broken(self.name, error)
+
+
+def _broken(command: str, error: UsageError) -> type[CommandBase]:
+    class Broken(CommandBase):
+        name = command
+        doc_purpose = str(error)
+
+        def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
+            raise error
+
+    return Broken
+
+
 class Program(DoitMain):
     """doit's program for the project in the current folder, whose pyproject.toml overrides `SETTINGS`."""
 
@@ -142,6 +163,11 @@ class Program(DoitMain):
                 print(f"{package} {metadata.version(package)}")
             except metadata.PackageNotFoundError:
                 print(f"{package} is not installed")
+
+    def get_cmds(self) -> plugin.PluginDict:
+        by_name: plugin.PluginDict = super().get_cmds()
+        by_name.update({name: _Addon("COMMAND", name, place) for name, place in features.added("commands").items()})
+        return by_name
 
     def run(self, all_args: Sequence[str]) -> int:
         if "" in all_args:  # such as an unset shell variable; doit 0.37 shows a traceback

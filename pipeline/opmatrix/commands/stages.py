@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -137,14 +137,25 @@ def _module(stage: str) -> ModuleType:
     return import_module(STAGE_MODULES.get(stage) or features.added("stages")[stage])
 
 
-def _tables() -> Iterator[Any]:
-    """Yield the modules with the tables STAGES, SPECIAL and ONLY_WRITE: this one, then those of features."""
-    yield sys.modules[__name__]
-    yield from (features.load(one.stage_table) for one in features.features().values() if one.stage_table)
-
-
 def _table(stage: str) -> Any:
-    return next(table for table in _tables() if stage in table.STAGES)
+    """Return the module whose tables STAGES, SPECIAL and ONLY_WRITE have a stage: this one, or one of a feature."""
+    if stage in STAGES:
+        return sys.modules[__name__]
+    return features.load(next(one.stage_table for one in features.features().values() if stage in one.stages))
+
+
+def _stages(words: Sequence[str]) -> Mapping[str, Stage]:
+    """Return the rows of all stages, or those of the table of the one that `words` begin with. What a feature that
+    cannot be imported would add has its error in place of a purpose."""
+    if words and (words[0] in STAGES or words[0] in features.added("stages")):
+        return _table(words[0]).STAGES  # type: ignore[no-any-return]  # of a module that a string names
+    every = dict(STAGES)
+    for name in features.added("stages"):
+        try:
+            every[name] = _table(name).STAGES[name]
+        except UsageError as error:
+            every[name] = (str(error),)
+    return every
 
 
 def _requested_version(stage: str, options: Mapping[str, Any]) -> tuple[matrix_env.Factor, str | None]:
@@ -163,9 +174,7 @@ def _parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Return the parser of all stages, or, in a tenth of the time, of the one that `words` begin with."""
     parser = argparse.ArgumentParser(prog="python -m opmatrix", description="Run one stage of the pipeline by hand.")
     stages = parser.add_subparsers(title="stages", required=True, metavar="STAGE", dest="stage")
-    known = STAGES
-    if not words or words[0] not in STAGES:
-        known = {name: stage for table in _tables() for name, stage in table.STAGES.items()}
+    known = _stages(words)
     for name in [name for name in words[:1] if name in known] or known:
         purpose, *arguments = known[name]
         stage = stages.add_parser(name, help=purpose, description=purpose)

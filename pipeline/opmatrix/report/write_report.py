@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -13,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from opmatrix.basics import features
-from opmatrix.basics.errors import ReportError, many
+from opmatrix.basics.errors import ReportError, UsageError, many
 from opmatrix.basics.files import read_list, write_bytes, write_text
 from opmatrix.basics.step_log import RAN
 from opmatrix.project.cells import Cell
@@ -103,8 +104,12 @@ def run(
 
 
 def _section(name: str, paths: Paths, operators: Collection[str]) -> list[dict[str, Any]]:
-    """Return what features add to the report under a name."""
-    section = features.provided(name, optional=True)
+    """Return what features add to the report under a name; one that cannot be imported costs a line."""
+    try:
+        section = features.provided(name, optional=True)
+    except UsageError as error:
+        print(f"{name} is left out: {error}", file=sys.stderr)
+        return []
     records: list[dict[str, Any]] = section(paths, operators) if section else []
     return records
 
