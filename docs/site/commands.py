@@ -16,7 +16,6 @@ from doit.doit_cmd import get_loader
 
 from opmatrix.addons.mutate.command import Scores
 from opmatrix.basics import errors
-from opmatrix.cache.settings import CacheSettings
 from opmatrix.commands import main as doit_help
 from opmatrix.commands import stages as cli
 from opmatrix.commands.main import Program
@@ -24,6 +23,7 @@ from opmatrix.engine.tasks import GROUPS
 from opmatrix.project.measured import Matrix
 from opmatrix.project.settings import Opsets, StepLimits, key_of
 from opmatrix.report.operator_pages import code, codes, plain, table
+from opmatrix.shared_cache.settings import CacheSettings
 from opmatrix.wheel.settings import Dist
 
 

@@ -57,7 +57,7 @@ ROOMS = (
     Room(name="declaration", holds="reads spec.py and cases.py, and finds their mistakes"),
     Room(name="sizes", holds="the language of sizes"),
     Room(name="signature", holds="the arguments of an operator in torch, ONNX and C++"),
-    Room(name="cache", holds="results that clones, machines and CI jobs share"),
+    Room(name="shared_cache", holds="results that clones, machines and CI jobs share"),
     Room(name="records", holds="steps, verdicts, the code of a step"),
     Room(name="project", holds="paths, settings, cells, what is measured"),
     Room(name="spec", holds="the words of a declaration"),

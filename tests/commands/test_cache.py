@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.cache.entry import encode
-from opmatrix.cache.store import FolderStore
 from opmatrix.commands.main import main
+from opmatrix.shared_cache.entry import encode
+from opmatrix.shared_cache.store import FolderStore
 from tests.support.small_servers import cache_server
 
 

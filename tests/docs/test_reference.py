@@ -9,9 +9,9 @@ import pytest
 
 from docs.site import commands, declaration, kernel_headers, report_schema
 from docs.site.generate import COMMAND, pages
-from opmatrix.cache.settings import CacheSettings
 from opmatrix.commands.main import VARIABLES
 from opmatrix.project.settings import key_of
+from opmatrix.shared_cache.settings import CacheSettings
 from tests.docs.pages import ROOT
 
 MADE = pages(ROOT)

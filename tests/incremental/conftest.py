@@ -63,7 +63,7 @@ class Run(RealRun):
     entry = "fake:main"
 
     def _open_shared(self, *arguments, **options):  # a busy machine makes any store slow
-        from opmatrix.cache import client
+        from opmatrix.shared_cache import client
         client.PATIENCE = float(os.environ.get("FAKE_PATIENCE", 500))
         return super()._open_shared(*arguments, **options)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from opmatrix.cache.entry import decode
+from opmatrix.shared_cache.entry import decode
 from tests.incremental.conftest import Project, wait_for
 
 pytestmark = pytest.mark.incremental

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from opmatrix.cache import entry
+from opmatrix.shared_cache import entry
 from tests.incremental.conftest import Clone
 
 pytestmark = pytest.mark.incremental

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.cache.entry import decode
-from opmatrix.cache.gc import collect_garbage, list_files
+from opmatrix.shared_cache.entry import decode
+from opmatrix.shared_cache.gc import collect_garbage, list_files
 from tests.incremental.conftest import Clone, wait_for
 from tests.incremental.test_shared_cache import WARNING
 from tests.support.nginx import WITH_PASSWORDS, nginx

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.cache import entry
+from opmatrix.shared_cache import entry
 from tests.incremental.conftest import Clone
 
 pytestmark = pytest.mark.incremental

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opmatrix.basics.errors import UsageError, many
-from opmatrix.cache import settings
-from opmatrix.cache.store import without_password
-from opmatrix.cache.stores import folder_of, open_store
 from opmatrix.commands.base import CommandBase, as_typed, option
+from opmatrix.shared_cache import settings
+from opmatrix.shared_cache.store import without_password
+from opmatrix.shared_cache.stores import folder_of, open_store
 
 _TIMEOUT = 5  # seconds for the one question to a server
 _NONE = (
@@ -65,7 +65,7 @@ def _status(shared: settings.CacheSettings) -> str:
             store.close()
         took = f"answers within {(time.monotonic() - begin) * 1000:.0f} ms"
         return "\n".join([*lines, f"store    {took}; how much is there, only the server knows"])
-    from opmatrix.cache.gc import list_files
+    from opmatrix.shared_cache.gc import list_files
 
     listed = list_files(folder)
     size = f"{listed.size / 1e6:,.1f} MB" + (f" of at most {shared.megabytes:,} MB" if shared.megabytes else "")
@@ -74,7 +74,7 @@ def _status(shared: settings.CacheSettings) -> str:
 
 
 def _collect(shared: settings.CacheSettings | None, size: str) -> int:
-    from opmatrix.cache.gc import collect_garbage, list_files
+    from opmatrix.shared_cache.gc import collect_garbage, list_files
 
     if shared is None:
         raise UsageError(_NONE)

@@ -15,8 +15,6 @@ from pathlib import Path
 from opmatrix.basics.errors import OpmatrixError, many
 from opmatrix.basics.features import provided
 from opmatrix.basics.finding import Finding, note, ok, wrong
-from opmatrix.cache import settings as cache_settings
-from opmatrix.cache.settings import CacheSettings
 from opmatrix.engine.lock import held_by, kill_command, left_over, shown_holders, wait_or_stop
 from opmatrix.environments import bootstrap
 from opmatrix.environments.pip_install import VenvPaths
@@ -24,6 +22,8 @@ from opmatrix.project import measured, settings
 from opmatrix.project.cells import environment_names
 from opmatrix.project.paths import PACKAGE, Paths
 from opmatrix.project.settings import check_format
+from opmatrix.shared_cache import settings as cache_settings
+from opmatrix.shared_cache.settings import CacheSettings
 
 _COUNT_SECONDS = 2  # for counting bytes
 _ANSWER_SECONDS = 3  # for an answer of the shared cache
@@ -165,8 +165,8 @@ def shared_cache(paths: Paths, environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _answer(shared: CacheSettings) -> Finding:
-    from opmatrix.cache.store import StoreError, without_password  # imported here: few have a cache
-    from opmatrix.cache.stores import open_store
+    from opmatrix.shared_cache.store import StoreError, without_password  # imported here: few have a cache
+    from opmatrix.shared_cache.stores import open_store
 
     try:
         store = open_store(shared.url, timeout=_ANSWER_SECONDS)

@@ -167,7 +167,7 @@ class Run(LockedCommand, DoitRun):
 
     def _require_cache(self, *, always: bool) -> None:
         """Raise UsageError if a run that takes all from the shared cache could take nothing."""
-        from opmatrix.cache import settings  # imported here: most runs compute
+        from opmatrix.shared_cache import settings  # imported here: most runs compute
 
         found = settings.read(self._paths, os.environ)
         if found is None:
@@ -190,7 +190,7 @@ class Run(LockedCommand, DoitRun):
             text = path.read_text(encoding="utf-8") if path.is_file() and not mode else ""
             if '"check"' not in text and "'check'" not in text:
                 return False  # as nearly always, without the 4 ms of the lines below
-        from opmatrix.cache import settings
+        from opmatrix.shared_cache import settings
 
         found = settings.read(self._paths, os.environ)
         return found is not None and found.mode == "check"
@@ -205,7 +205,7 @@ class Run(LockedCommand, DoitRun):
 
     def _open_shared(self, reporter: Any, *, environ: Mapping[str, str], only_shared: bool) -> SharedResults | None:
         """Open the shared cache, if the project has one. Raises UsageError for settings that are not valid."""
-        from opmatrix.cache import settings  # imported only when a step runs
+        from opmatrix.shared_cache import settings  # imported only when a step runs
 
         if not (read := settings.read(self._paths, environ)):
             return None

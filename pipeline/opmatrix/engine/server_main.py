@@ -49,7 +49,7 @@ _OF_STAGES: Mapping[str, tuple[str, ...]] = {
 # Set before a server starts, because libraries read them when they are loaded. One thread: the threads of OpenMP do not
 # survive a fork, and onnxruntime's telemetry starts a thread on import. hypothesis imports the plugins of all installed
 # packages, such as trio's, which takes 0.2 CPU s. torch stays at x86-64-v3 on a processor that has more, as NumPy does
-# (`pin_numpy`): what is proven is then the same on all machines of a team, which share it (opmatrix.cache.salt).
+# (`pin_numpy`): what is proven is then the same on all machines of a team, which share it (opmatrix.shared_cache.salt).
 ENVIRONMENT: Mapping[str, str] = {
     "ATEN_CPU_CAPABILITY": "avx2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",

@@ -15,18 +15,18 @@ from typing import Any, Protocol
 from opmatrix.basics.errors import Cause, many, one_line, printable
 from opmatrix.basics.features import provided
 from opmatrix.basics.files import LACKS, write_text
-from opmatrix.cache import entry as entries
-from opmatrix.cache.client import Client, Hit, Key, Record
-from opmatrix.cache.entry import Entry
-from opmatrix.cache.salt import digest, parts
-from opmatrix.cache.settings import CacheSettings
-from opmatrix.cache.stores import open_store
 from opmatrix.engine.database import Fingerprints
 from opmatrix.engine.step_failure import StepFailed
 from opmatrix.engine.tasks import ENVIRONMENT, StepTask
 from opmatrix.engine.up_to_date import State, step_detail
 from opmatrix.project.paths import Paths
 from opmatrix.records.step import Step
+from opmatrix.shared_cache import entry as entries
+from opmatrix.shared_cache.client import Client, Hit, Key, Record
+from opmatrix.shared_cache.entry import Entry
+from opmatrix.shared_cache.salt import digest, parts
+from opmatrix.shared_cache.settings import CacheSettings
+from opmatrix.shared_cache.stores import open_store
 
 FORMAT = "1"
 """Of keys and entries: another format shares nothing with this one."""
@@ -40,7 +40,7 @@ BUILDS = ("codegen", "compile", "export")
 right is computed here: verdicts, records of checks, and the expected outputs with which they compare."""
 
 _LARGEST_FOUND = 1 << 26  # bytes of an input that a step found, such as a header
-_TIMEOUT = 30.0  # seconds of a request. A step waits for less: opmatrix.cache.client.PATIENCE.
+_TIMEOUT = 30.0  # seconds of a request. A step waits for less: opmatrix.shared_cache.client.PATIENCE.
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Run every model of a cell in ONNX Runtime and judge every case. The process never imports torch.
 
-`opmatrix.ort_checks` runs and judges; the messages of cases are in `opmatrix.judge.message`.
+`opmatrix.ort_checks` runs and judges; the messages of cases are in `opmatrix.judge`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from tests.incremental.conftest import FAKE, Clone
 
 PLAN = """
 import json, os
-from opmatrix.cache import client
+from opmatrix.shared_cache import client
 from opmatrix.records.step import Step
 
 client.PATIENCE = 500  # a busy machine makes any store slow

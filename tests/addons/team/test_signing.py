@@ -14,7 +14,7 @@ import pytest
 
 from opmatrix.addons.team.signing import SignatureError, check_key, public_key, sign, verify, wrong_signer
 from opmatrix.basics.errors import ToolchainError, UsageError
-from opmatrix.cache.entry import message
+from opmatrix.shared_cache.entry import message
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs OpenSSH's ssh-keygen")
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from doit import get_var
 
 from opmatrix.basics.errors import UsageError
-from opmatrix.cache import settings
 from opmatrix.project.cells import Choice
 from opmatrix.project.paths import Paths
+from opmatrix.shared_cache import settings
 
 if TYPE_CHECKING:
     from opmatrix.engine.shared_results import SharedResults, Workers

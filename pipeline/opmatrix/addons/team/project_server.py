@@ -21,12 +21,6 @@ from typing import IO, Any
 from opmatrix.addons.team import sources
 from opmatrix.basics.errors import OpmatrixError, disk_fault
 from opmatrix.basics.files import Mark, digest_of, mark, sha256
-from opmatrix.cache import entry as entries
-from opmatrix.cache import salt, settings
-from opmatrix.cache.client import Client
-from opmatrix.cache.entry import EntryError
-from opmatrix.cache.settings import CacheSettings
-from opmatrix.cache.stores import open_store
 from opmatrix.engine.database import Fingerprints
 from opmatrix.engine.forecast import differences
 from opmatrix.engine.fork_server import find_function
@@ -40,6 +34,12 @@ from opmatrix.engine.tasks import ENVIRONMENT
 from opmatrix.project.cells import Choice
 from opmatrix.project.paths import Paths, cache_folder
 from opmatrix.records.step import Step
+from opmatrix.shared_cache import entry as entries
+from opmatrix.shared_cache import salt, settings
+from opmatrix.shared_cache.client import Client
+from opmatrix.shared_cache.entry import EntryError
+from opmatrix.shared_cache.settings import CacheSettings
+from opmatrix.shared_cache.stores import open_store
 
 _TIMEOUT = 30.0  # seconds of a request to the store
 _ROOM = 50_000_000  # bytes; a step that fails with less left on the disk may have failed for that

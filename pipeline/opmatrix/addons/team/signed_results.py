@@ -7,11 +7,11 @@ from typing import Any
 
 from opmatrix.addons.team.signing import identities
 from opmatrix.basics.errors import DistError, many
-from opmatrix.cache.settings import signers
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.records.step import read_name
 from opmatrix.report.history import read_origins
+from opmatrix.shared_cache.settings import signers
 
 
 def check(paths: Paths, operators: Collection[str], cells: Sequence[Cell]) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from opmatrix.basics.errors import OpmatrixError, ToolchainError, UsageError, one_line, printable
-from opmatrix.cache.entry import SIGNED
+from opmatrix.shared_cache.entry import SIGNED
 
 NAMESPACE = "opmatrix"
 _LONGEST = 20_000  # characters of a signature; one of RSA with 16384 bits has 6,000
@@ -100,7 +100,7 @@ def fingerprint(signature: str) -> str:
 
 
 def identities(signers: Sequence[str]) -> set[str]:
-    """Return name and fingerprint of each signer, as `opmatrix.cache.client.Record` has them."""
+    """Return name and fingerprint of each signer, as `opmatrix.shared_cache.client.Record` has them."""
     return {f"{name} {_fingerprint(key)}" for key, name in _allowed(tuple(signers))[0].items()}
 
 

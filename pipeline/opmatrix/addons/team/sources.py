@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from opmatrix.basics.files import write_bytes
-from opmatrix.cache.entry import EntryError
 from opmatrix.project.paths import Paths
+from opmatrix.shared_cache.entry import EntryError
 
 
 def collect(paths: Paths, reads: Iterable[str]) -> dict[str, bytes]:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.cache import client as module
-from opmatrix.cache.client import Client
-from opmatrix.cache.settings import CacheSettings
-from opmatrix.cache.store import Kind
 from opmatrix.records.step import Step
+from opmatrix.shared_cache import client as module
+from opmatrix.shared_cache.client import Client
+from opmatrix.shared_cache.settings import CacheSettings
+from opmatrix.shared_cache.store import Kind
 from tests.incremental.conftest import wait_for
 
 STEP = Step(group="data", name="a", command=("copy",))

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from opmatrix.basics.errors import UsageError
-from opmatrix.cache import store as module
-from opmatrix.cache.store import FolderStore, Kind, StoreError, without_password
-from opmatrix.cache.stores import folder_of, open_store
+from opmatrix.shared_cache import store as module
+from opmatrix.shared_cache.store import FolderStore, Kind, StoreError, without_password
+from opmatrix.shared_cache.stores import folder_of, open_store
 
 A, B = "a" * 64, "b" * 64
 
@@ -61,7 +61,7 @@ def test_an_old_file_that_is_read_is_marked_as_used(tmp_path: Path) -> None:
 def test_writers_of_one_entry_never_show_a_part_of_it(tmp_path: Path) -> None:
     """Processes, as two clones are."""
     program = (
-        "import sys; from pathlib import Path; from opmatrix.cache.store import FolderStore\n"
+        "import sys; from pathlib import Path; from opmatrix.shared_cache.store import FolderStore\n"
         "store = FolderStore(Path(sys.argv[1]))\n"
         "while not Path(sys.argv[1], 'stop').exists(): store.put('cas', 'a' * 64, sys.argv[2].encode() * 200_000)\n"
     )
@@ -161,8 +161,8 @@ def test_a_folder_that_does_not_answer_is_an_error_in_time(tmp_path: Path, monke
 
 def test_a_process_ends_while_a_store_does_not_answer(tmp_path: Path) -> None:
     program = (
-        "import sys, time; from opmatrix.cache import store; from opmatrix.cache.store import *\n"
-        "from opmatrix.cache.stores import *\n"
+        "import sys, time; from opmatrix.shared_cache import store; from opmatrix.shared_cache.store import *\n"
+        "from opmatrix.shared_cache.stores import *\n"
         "store.read = lambda *_: time.sleep(1000)\n"
         f"try: open_store(sys.argv[1], timeout=0.1).get('ac', {A!r})\n"
         "except StoreError: print('error')"
@@ -270,8 +270,8 @@ def test_the_folder_of_a_url() -> None:
 
 def test_a_store_in_a_folder_imports_no_http() -> None:
     program = (
-        "import sys; from opmatrix.cache.store import *\n"
-        "from opmatrix.cache.stores import *; open_store('file:///x', timeout=1)\n"
+        "import sys; from opmatrix.shared_cache.store import *\n"
+        "from opmatrix.shared_cache.stores import *; open_store('file:///x', timeout=1)\n"
         "print({'http.client', 'ssl', 'fsspec', 'concurrent.futures'} & sys.modules.keys())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

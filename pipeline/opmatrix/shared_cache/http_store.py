@@ -14,7 +14,7 @@ from contextlib import suppress
 from urllib.parse import SplitResult, quote, unquote
 
 from opmatrix.basics.errors import UsageError, one_line, printable
-from opmatrix.cache.store import LARGEST, Kind, StoreError, TooLargeError, without_password
+from opmatrix.shared_cache.store import LARGEST, Kind, StoreError, TooLargeError, without_password
 
 TOKEN = "OPMATRIX_CACHE_TOKEN"
 _PIECE = 1 << 20  # bytes that are read at a time: a wrong length must not take memory

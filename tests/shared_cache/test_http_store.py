@@ -13,9 +13,9 @@ from typing import Protocol
 import pytest
 
 from opmatrix.basics.errors import UsageError
-from opmatrix.cache import http_store
-from opmatrix.cache.store import LARGEST, Store, StoreError
-from opmatrix.cache.stores import open_store
+from opmatrix.shared_cache import http_store
+from opmatrix.shared_cache.store import LARGEST, Store, StoreError
+from opmatrix.shared_cache.stores import open_store
 from tests.incremental.conftest import wait_for
 from tests.support.small_servers import CacheServer, cache_server, read_request, socket_server
 

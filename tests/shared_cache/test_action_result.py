@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from opmatrix.cache.entry import decode, encode
+from opmatrix.shared_cache.entry import decode, encode
 
 DIGEST = hashlib.sha256(b"blob").hexdigest()
 

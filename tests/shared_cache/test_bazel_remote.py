@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.cache.entry import decode, encode
-from opmatrix.cache.store import Store, StoreError
-from opmatrix.cache.stores import open_store
+from opmatrix.shared_cache.entry import decode, encode
+from opmatrix.shared_cache.store import Store, StoreError
+from opmatrix.shared_cache.stores import open_store
 from tests.incremental.conftest import Clone
 from tests.support.nginx import free_port
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.cache.entry import decode, encode
-from opmatrix.cache.store import FolderStore, Store, StoreError
-from opmatrix.cache.stores import open_store
+from opmatrix.shared_cache.entry import decode, encode
+from opmatrix.shared_cache.store import FolderStore, Store, StoreError
+from opmatrix.shared_cache.stores import open_store
 from tests.support.nginx import SERVER, WITH_PASSWORDS, Nginx, free_port, nginx
 
 KEY = "a" * 64

@@ -23,11 +23,11 @@ from typing import TypeVar
 
 from opmatrix.basics.errors import OpmatrixError, one_line, printable
 from opmatrix.basics.features import provided
-from opmatrix.cache import entry as action_result
-from opmatrix.cache.entry import Entry, EntryError, message, pack, unpack
-from opmatrix.cache.settings import CacheSettings
-from opmatrix.cache.store import Store, StoreError, TooLargeError
 from opmatrix.records.step import Step
+from opmatrix.shared_cache import entry as action_result
+from opmatrix.shared_cache.entry import Entry, EntryError, message, pack, unpack
+from opmatrix.shared_cache.settings import CacheSettings
+from opmatrix.shared_cache.store import Store, StoreError, TooLargeError
 
 PATIENCE = 2.0
 """Seconds in all that a run waits for a store that is slow or gone."""

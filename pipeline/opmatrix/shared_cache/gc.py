@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from opmatrix.cache.entry import decode
-from opmatrix.cache.store import LARGEST, PARTIAL, Kind, StoreError, TooLargeError, read
+from opmatrix.shared_cache.entry import decode
+from opmatrix.shared_cache.store import LARGEST, PARTIAL, Kind, StoreError, TooLargeError, read
 
 SETTLED = 3600
 _NAME = re.compile(r"[0-9a-f]{64}", re.ASCII)

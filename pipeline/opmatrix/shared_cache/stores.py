@@ -9,7 +9,7 @@ from typing import TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from opmatrix.basics.errors import UsageError
-from opmatrix.cache.store import ALLOWED, FolderStore, Kind, Store, StoreError, open_fsspec, without_password
+from opmatrix.shared_cache.store import ALLOWED, FolderStore, Kind, Store, StoreError, open_fsspec, without_password
 
 _T = TypeVar("_T")
 
@@ -23,7 +23,7 @@ def open_store(url: str, *, timeout: float) -> Store:
     if parts.scheme == "file":
         return _Limited(FolderStore(_folder(parts)), timeout)
     if parts.scheme in ("http", "https"):
-        from opmatrix.cache.http_store import open_http  # its imports take 40 ms
+        from opmatrix.shared_cache.http_store import open_http  # its imports take 40 ms
 
         return _Limited(open_http(parts, timeout=timeout), timeout)
     return _Limited(open_fsspec(url, parts.scheme), timeout)

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from opmatrix.addons.team import signing
-from opmatrix.cache import client, entry
-from opmatrix.cache.client import Client
-from opmatrix.cache.entry import Entry
-from opmatrix.cache.settings import CacheSettings
-from opmatrix.cache.store import Kind, TooLargeError
 from opmatrix.records.step import Step
+from opmatrix.shared_cache import client, entry
+from opmatrix.shared_cache.client import Client
+from opmatrix.shared_cache.entry import Entry
+from opmatrix.shared_cache.settings import CacheSettings
+from opmatrix.shared_cache.store import Kind, TooLargeError
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs OpenSSH's ssh-keygen")
 

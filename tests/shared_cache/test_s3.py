@@ -23,8 +23,8 @@ SECRETS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "
 
 USE = """
 import hashlib, json, os, sys, threading
-from opmatrix.cache.store import StoreError
-from opmatrix.cache.stores import open_store
+from opmatrix.shared_cache.store import StoreError
+from opmatrix.shared_cache.stores import open_store
 
 url, timeout = sys.argv[1], float(sys.argv[2])
 blob = os.urandom(6_000_000)

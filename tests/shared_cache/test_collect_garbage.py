@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.cache import gc as module
-from opmatrix.cache.entry import decode, encode
-from opmatrix.cache.gc import collect_garbage, list_files
-from opmatrix.cache.store import FolderStore, StoreError
+from opmatrix.shared_cache import gc as module
+from opmatrix.shared_cache.entry import decode, encode
+from opmatrix.shared_cache.gc import collect_garbage, list_files
+from opmatrix.shared_cache.store import FolderStore, StoreError
 
 HOUR = 3600
 
@@ -136,8 +136,8 @@ def test_writers_and_readers_beside_it_never_see_a_wrong_blob(tmp_path: Path, mo
     """Two processes store and read as doit does, while results go, until each has read some that the other stored."""
     program = (
         "import hashlib, sys; from pathlib import Path\n"
-        "from opmatrix.cache.store import FolderStore\n"
-        "from opmatrix.cache.entry import decode, encode\n"
+        "from opmatrix.shared_cache.store import FolderStore\n"
+        "from opmatrix.shared_cache.entry import decode, encode\n"
         "folder, hit, n = Path(sys.argv[1]), Path(sys.argv[2]), 0\n"
         "store = FolderStore(folder)\n"
         "while not (folder / 'stop').exists():\n"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.cache import salt as module
-from opmatrix.cache.salt import digest, level, parts
 from opmatrix.project.paths import Paths
+from opmatrix.shared_cache import salt as module
+from opmatrix.shared_cache.salt import digest, level, parts
 
 
 def salt(project: Paths, environment: str | None) -> str:

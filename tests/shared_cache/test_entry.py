@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from opmatrix.cache import entry as module
-from opmatrix.cache.entry import Entry, EntryError, here, pack, read, unpack, write
 from opmatrix.records.step import Step
+from opmatrix.shared_cache import entry as module
+from opmatrix.shared_cache.entry import Entry, EntryError, here, pack, read, unpack, write
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from opmatrix.basics.errors import UsageError
-from opmatrix.cache.settings import CacheSettings, read
 from opmatrix.project.paths import Paths
+from opmatrix.shared_cache.settings import CacheSettings, read
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIENftjgiitC6h3Q+V0Eu7n2R6wRW/vZQD24wnrbK/dqO"
 URL = "url = 'https://cache.example.org/ops'\n"
