@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -76,6 +77,7 @@ def test_each_program_has_a_smallest_size() -> None:
         "seeds",
         "careless",
         "mistakes",
+        "outcomes",
         "shards",
     }
 
@@ -99,6 +101,27 @@ def test_a_program_runs(program: str) -> None:
     arguments, word = SMALLEST[program]
     done = run(program, *arguments)
     assert done.returncode == 0 and word in done.stdout, done.stdout + done.stderr
+
+
+def test_an_outcome_that_changed_or_is_lost_is_printed(tmp_path: Path) -> None:
+    def report(name: str, *outcomes: str) -> str:
+        where = {"op": "double", "lowering": "custom", "torch": "2.13", "exporter": "dynamo", "opset": 18}
+        cells = [where | {"ort": f"1.{n}", "outcome": outcome} for n, outcome in enumerate(outcomes)]
+        checks = [{"op": "double", "check": "schema", "lowering": None, "torch": None, "outcome": "verified"}]
+        (tmp_path / name).write_text(json.dumps({"cells": cells, "checks": checks}))
+        return str(tmp_path / name)
+
+    before = report("before", "verified", "unsupported", "verified")
+    stored = tmp_path / "stored.json"
+    stored.write_text(run("outcomes", before, "--store").stdout)
+    for first in (before, str(stored)):
+        same, other = run("outcomes", first, before), run("outcomes", first, report("after", "failed", "unsupported"))
+        assert (same.returncode, same.stdout) == (0, "4 outcomes before, 4 now; 0 changed or lost; new: {}\n")
+        assert other.returncode == 1 and set(other.stdout.splitlines()) == {
+            "double custom 2.13 dynamo 18 1.0: verified, now failed",
+            "double custom 2.13 dynamo 18 1.2: verified, now lost",
+            "4 outcomes before, 3 now; 2 changed or lost; new: {}",
+        }
 
 
 def test_generated_code_that_differs_is_printed() -> None:
