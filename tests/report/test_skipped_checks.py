@@ -40,6 +40,7 @@ def test_skipped_checks_are_read_from_the_records_of_register() -> None:
     checks = [left_out("test_schema"), left_out("test_faketensor")]
     found = [register(op, "schema", "1.13", {"check": "schema", "result": "ok"}, *checks) for op in ("norm", "scale")]
     found += [register("norm", "gradient", torch, left_out("gradient")) for torch in ("2.0", "1.13")]
+    found.append(register("norm", "exports", "2.13+2.15", {"check": "exports", "result": "ok"}))
     found.append(register("norm", "schema", "2.13", {"check": "test_schema", "result": "ok"}))
     assert list(skipped_checks(found)) == OLD
     assert skipped_checks(found[-1:]) == ()
