@@ -11,9 +11,9 @@ FEATURES: Mapping[str, Feature] = {
         commands={"check": "opmatrix.addons.check.command:Check"},
         anywhere=("check",),
         stages={
-            "check-models": "opmatrix.addons.check.parts",
             "check-capture": "opmatrix.addons.check.capture",
             "check-read": "opmatrix.addons.check.read",
+            "check-models": "opmatrix.addons.check.parts",
             "check-run": "opmatrix.addons.check.run",
             "check-compare": "opmatrix.addons.check.compare",
         },
