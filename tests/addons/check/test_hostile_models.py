@@ -204,7 +204,7 @@ def test_a_model_too_large_to_compare_is_not_wrong(
     path = tmp_path / "model.onnx"
     path.write_bytes(model().SerializeToString())
     monkeypatch.setattr(per_node, "ModelProto", Large)
-    monkeypatch.setattr(per_node.helper, "make_model", lambda *_, **__: Large())
+    monkeypatch.setattr(per_node, "model_of", lambda *_: Large())
     given: dict[str, Any] = dict.fromkeys(("inputs", "against", "rtol", "atol"))
     compare.run(
         Paths(tmp_path), model=path, libraries=(), shapes=(), differs=differs, own=False, into=tmp_path, **given
