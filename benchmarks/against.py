@@ -5,7 +5,7 @@
 The program clones the revision to a temporary folder, where it makes its own environment from its own pins, and clones
 the working tree next to it, with uncommitted changes. Both run the operators of the revision, in turn: A B A B. The
 ratio is taken pair by pair, so that changes in the machine's speed cancel. `case` is a further case in a model of
-group_norm. For `case` and `all` a table says what each stage costs, by the runs' events (docs/events.md); a stage that
+group_norm. For `case` and `all` a table says what each stage costs, by the events of `doit -r jsonl`; a stage that
 the revision calls otherwise has a row for each name.
 
 With --here both run in the current environment; the revision must have the entry points of the working tree. With

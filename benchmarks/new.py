@@ -3,7 +3,8 @@
     ./run python benchmarks/new.py [--rounds 3]
 
 Each round adds one operator to a project in which another one is up to date, and builds with a cold start: servers are
-processes of this run only. The run itself reports the cost of its steps and of its servers' starts (docs/events.md).
+processes of this run only. The run itself reports the cost of its steps and of its servers' starts, as events of
+`doit -r jsonl`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     ./run python benchmarks/whole.py [--rounds 3]
 
 The kernel accounts the total to doit and all processes that it started; steps and servers report their own in the
-run's events (docs/events.md). The rest of the total is doit itself and the servers' forks.
+run's events (`doit -r jsonl`). The rest of the total is doit itself and the servers' forks.
 """
 
 from __future__ import annotations

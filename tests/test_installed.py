@@ -266,7 +266,7 @@ def test_the_workflow_is_valid_and_its_commands_run(python: Path, project: Path,
 def test_the_workflows_of_the_page_are_valid(
     python: Path, project: Path, tmp_path: Path, number: int, options: list[str], key: str
 ) -> None:
-    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/ci.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/how-to/continuous-integration.md").read_text(), re.DOTALL)
     assert len(blocks) == 2
     path, check = tmp_path / "page.yml", [python, "-m", "check_jsonschema", *options]
     path.write_text(blocks[number])

@@ -1,4 +1,4 @@
-"""The problem matchers of docs/how-to/editor.md find the causes that a run prints."""
+"""The problem matchers of docs/how-to/watch.md find the causes that a run prints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opmatrix.records.step import Step
 from tests.docs.page import Write, parse
 from tests.support.projects import ROOT
 
-PAGE = "docs/how-to/editor.md"
+PAGE = "docs/how-to/watch.md"
 
 
 def written(path: str) -> Any:

@@ -104,7 +104,7 @@ def test_each_run_of_its_steps_reports_a_placeholder(project: Project) -> None:
 
 
 def test_the_page_on_events_describes_every_event(project: Project) -> None:
-    page = (REPOSITORY / "docs/events.md").read_text()
+    page = (REPOSITORY / "docs/how-to/continuous-integration.md").read_text()
     text = (REPOSITORY / "pipeline/opmatrix/engine/reporters.py").read_text()
     for word in (
         "begin",

@@ -1,4 +1,4 @@
-"""nginx from Debian's package as the server of a shared cache: the configuration of docs/how-to/cache-servers.md."""
+"""nginx from Debian's package as the server of a shared cache: the configuration of docs/how-to/share-results.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The reporter of `doit watch`, `doit -r brief`: the verdict of a run with its cause, in at most nine lines.
 
-The reporter for programs, `doit -r jsonl`: one JSON object per event and line. docs/events.md has the format.
+The reporter for programs, `doit -r jsonl`: one JSON object per event and line.
+docs/how-to/continuous-integration.md has the format.
 """
 
 from __future__ import annotations

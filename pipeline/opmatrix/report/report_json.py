@@ -65,7 +65,7 @@ def document(
 
 def _cells(verdicts: Sequence[Verdict]) -> tuple[list[dict[str, Any]], dict[str, list[dict[str, Any]]]]:
     """Return the cells, and the lists of their cases by key, ``group_norm-custom-1``: cells of an operator with equal
-    cases share one. docs/report.md describes each key."""
+    cases share one. docs/reference/report-schema.md describes each key."""
     keys: dict[tuple[str, str], dict[Cases, str]] = {}  # of an operator and lowering
     cells, lists = [], {}
     for found in verdicts:
