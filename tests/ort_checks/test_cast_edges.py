@@ -78,7 +78,7 @@ def test_a_run_with_casts_takes_the_memory_of_its_inputs() -> None:
     session = OrtSessions(None).sessions(identity(18).SerializeToString(), settings=["optimised"])["optimised"]
     assert isinstance(session, CastSession)
     feed = session.cast({"x": np.ones(1000, BFLOAT16), "n": np.zeros(1000, np.int64)})
-    assert run_case._bytes(session, feed, ()) == 1000 * (4 + 8)
+    assert run_case.bytes_of_run(session, feed, ()) == 1000 * (4 + 8)
 
 
 def test_weights_in_another_file_are_found(tmp_path: Path) -> None:

@@ -120,4 +120,4 @@ def test_a_large_case_takes_the_memory_of_four_copies_at_most() -> None:
 
 @pytest.mark.parametrize(("size", "threads"), [(0, 4), (1 << 26, 4), (1 << 27, 2), (1 << 40, 2)])
 def test_large_outputs_run_in_fewer_threads(size: int, threads: int) -> None:
-    assert run_case._threads(size) == threads
+    assert run_case.threads_for(size) == threads

@@ -54,11 +54,7 @@ def run_concurrently(
             alone[name] = outputs
     if not alone:
         return {}
-    # A run takes the memory of its outputs, and of what casts make of its inputs.
-    cast = isinstance(session, CastSession)
-    arrays = [(*outputs, *(feeds[name].values() if cast else ())) for name, outputs in alone.items()]
-    largest = max(sum(array.nbytes for array in of_run) for of_run in arrays)
-    threads = max(2, min(THREADS, MOST_BYTES // max(largest, 1)))
+    threads = threads_for(max(bytes_of_run(session, feeds[name], outputs) for name, outputs in alone.items()))
     step_log.now_running(f"{', '.join(alone)} in {threads} threads at once")
     names, start = list(alone), Barrier(threads)
 
@@ -79,6 +75,16 @@ def run_concurrently(
     with ThreadPoolExecutor(threads) as pool:
         by_thread = [*pool.map(run, range(threads))]
     return {name: difference for differences in reversed(by_thread) for name, difference in differences.items()}
+
+
+def bytes_of_run(session: Session, feed: Feed, outputs: Outputs) -> int:
+    """Return the memory of a run: that of its outputs, and of what casts make of its inputs."""
+    return sum(array.nbytes for array in (*outputs, *(feed.values() if isinstance(session, CastSession) else ())))
+
+
+def threads_for(largest: int) -> int:
+    """Return in how many threads runs of so many bytes may be at once."""
+    return max(2, min(THREADS, MOST_BYTES // max(largest, 1)))
 
 
 def _difference(session: Session, feed: Feed, alone: Outputs) -> Comparison | str | None:

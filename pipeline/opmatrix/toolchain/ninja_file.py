@@ -159,9 +159,11 @@ class _BuildFile(ninja_syntax.Writer):
         self.include(PLACES)
         self.newline()
         of_operator = _of_operator(paths, spec, debug=debug, place=_quoted)
-        # Else each dtype of a template repeats an error, and others follow from it.
-        first_error = "-fmax-errors=1" if toolchain.is_gcc else "-ferror-limit=1"
-        flags = [_shell(*_LANGUAGE, _COLOURS, first_error, *_WARNINGS), *of_operator]
+        # Else each dtype of a template repeats an error, and others follow from it. A compiler of another name gets
+        # neither: g++ refuses clang's.
+        is_clang = any("clang" in Path(word).name for word in toolchain.compiler)
+        first_error = ["-fmax-errors=1"] if toolchain.is_gcc else ["-ferror-limit=1"] if is_clang else []
+        flags = [_shell(*_LANGUAGE, _COLOURS, *first_error, *_WARNINGS), *of_operator]
         self.variable("flags", " ".join([*flags, *(["$headers"] if spec.headers else [])]))
         special = _SANITIZED if paths.sanitized else _DEBUG if debug else None
         kernel = (*_KERNEL, *_KERNEL_OF_GCC) if toolchain.is_gcc else _KERNEL
