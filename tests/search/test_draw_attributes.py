@@ -13,21 +13,8 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.search import draw_models, shapes
 from opmatrix.search.attribute_candidates import candidates
-from opmatrix.spec import (
-    Attribute,
-    Case,
-    Dims,
-    Input,
-    Model,
-    OnnxOp,
-    OpSpec,
-    Output,
-    Random,
-    SameAs,
-    Tolerance,
-    Values,
-    shape_of,
-)
+from opmatrix.spec import Attribute, Case, Dims, Input, Model, Output, Random, SameAs, Values, shape_of
+from tests.support.specs import attribute, declare
 
 
 @pytest.mark.parametrize(
@@ -55,12 +42,12 @@ def test_candidates(attribute: Attribute, wanted: set[Any]) -> None:
 @pytest.mark.parametrize("kind", ["int", "ints"])
 def test_an_optional_attribute_is_drawn_as_none_and_as_a_value(kind: Any, tmp_path: Path) -> None:
     """Also where no case has a value."""
-    spec = OpSpec(
-        name="f", summary="", torch=None, onnx=OnnxOp(domain="test", op_type="F"), tolerances={},
-        inputs=(Input(name="x", type="float32", dims=("N",)),),
-        attributes=(Attribute(name="a", kind=kind, optional=True),),
-        outputs=(Output(name="y", type="float32", shape=Dims(dims=("N",))),),
-    )  # fmt: skip
+    spec = declare(
+        "f(x: float32[N]) -> y: float32[N]",
+        Attribute(name="a", kind=kind, optional=True),
+        onnx="test::F",
+        tolerances={},
+    )
     model = Model(name="m", cases=(Case(name="c", inputs={"x": Random(shape=(2,))}),))
     drawn = draw_models.collect(Operator(spec=spec, models=(model,)), examples=100, home=tmp_path)
     found = [one.attributes["a"] for one in drawn]
@@ -96,21 +83,14 @@ def test_an_int_without_limits_stays_near_what_the_cases_have() -> None:
     assert max(map(abs, candidates(attribute, (-1, 2)))) == 34 and max(map(abs, candidates(attribute, (50,)))) == 100
 
 
-EXACT = Tolerance(rtol=0.0, atol=0.0)
-SPEC = OpSpec(
-    name="pool",
+SPEC = declare(
+    "pool(x: int32[N, C]) -> y: int32[N, C, height, width]",
+    attribute("height=2", minimum=1, maximum=2**31),
+    attribute("width=2", minimum=1, maximum=2**31),
+    attribute("level=0.25"),
+    attribute("strides=(1, 2)", minimum=1, maximum=8),
+    onnx="test::Pool",
     summary="Some bins.",
-    torch=None,
-    onnx=OnnxOp(domain="test", op_type="Pool"),
-    inputs=(Input(name="x", type="int32", dims=("N", "C")),),
-    attributes=(
-        Attribute(name="height", kind="int", default=2, minimum=1, maximum=2**31),
-        Attribute(name="width", kind="int", default=2, minimum=1, maximum=2**31),
-        Attribute(name="level", kind="float", default=0.25),
-        Attribute(name="strides", kind="ints", default=(1, 2), minimum=1, maximum=8),
-    ),
-    outputs=(Output(name="y", type="int32", shape=Dims(dims=("N", "C", "height", "width"))),),
-    tolerances={"custom": {"int32": EXACT}},
 )
 OPERATOR = Operator(
     spec=SPEC, models=(Model(name="one", cases=(Case(name="only", inputs={"x": Random(shape=(2, 3))}),)),)

@@ -16,22 +16,13 @@ from opmatrix.data.reference import Reference
 from opmatrix.project.paths import Paths
 from opmatrix.search.drawn import reference_outputs
 from opmatrix.search.larger_inputs import ENOUGH, Compute, enlarge, growing, large_pair
-from opmatrix.spec import Case, Dims, Input, Model, OnnxOp, OpSpec, Output, Random, Tolerance, ValueRule, Values
+from opmatrix.spec import Case, Dims, Input, Model, OpSpec, Output, Random, ValueRule, Values
 from tests.support.projects import with_reference
+from tests.support.specs import declare
 
-SPEC = OpSpec(
-    name="grown",
+SPEC = declare(
+    "grown(x: float32[N, C, ...], weight: float32[C, C]?, like: float32 like x, free: int64) -> y: float32[N]",
     summary="Sums rows.",
-    torch=None,
-    onnx=OnnxOp(domain="test.domain", op_type="Grown"),
-    inputs=(
-        Input(name="x", type="float32", dims=("N", "C", "...")),
-        Input(name="weight", type="float32", dims=("C", "C"), optional=True),
-        Input(name="like", type="float32", same_as="x"),
-        Input(name="free", type="int64"),
-    ),
-    outputs=(Output(name="y", type="float32", shape=Dims(dims=("N",))),),
-    tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}},
 )
 CASE = Case(
     name="plain",
