@@ -14,7 +14,7 @@ from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.search import draw_models, shapes
 from opmatrix.search.attribute_candidates import candidates
 from opmatrix.spec import Attribute, Case, Dims, Input, Model, Output, Random, SameAs, Values, shape_of
-from tests.support.specs import attribute, declare
+from tests.support.specs import attribute, declare, inputs, outputs
 
 
 @pytest.mark.parametrize(
@@ -179,12 +179,8 @@ def test_elements_equal_an_attribute(drawn: list[Model]) -> None:
 
 def test_an_attribute_that_is_a_size_is_drawn_beyond_16(tmp_path: Path) -> None:
     """As `n` of mmcv's operators, which is the number of points: a fault in a kernel's last block would be missed."""
-    spec = replace(
-        SPEC,
-        inputs=(Input(name="x", type="int32", dims=("b", "n", 3)),),
-        attributes=(Attribute(name="b", kind="int", minimum=0), Attribute(name="n", kind="int", minimum=1)),
-        outputs=(Output(name="y", type="int32", shape=SameAs(input="x")),),
-    )
+    attributes = (Attribute(name="b", kind="int", minimum=0), Attribute(name="n", kind="int", minimum=1))
+    spec = replace(SPEC, inputs=inputs("x: int32[b, n, 3]"), attributes=attributes, outputs=outputs("y: int32 like x"))
     case = Case(name="only", inputs={"x": Random(shape=(2, 20, 3))})
     operator = Operator(spec=spec, models=(Model(name="only", attributes={"b": 2, "n": 20}, cases=(case,)),))
     drawn = draw_models.collect(operator, examples=200, home=tmp_path, seed="b")
@@ -194,16 +190,9 @@ def test_an_attribute_that_is_a_size_is_drawn_beyond_16(tmp_path: Path) -> None:
 
 def test_an_int_without_limits_is_drawn_beyond_32_bits(tmp_path: Path) -> None:
     """A kernel that cuts a seed to 32 bits differs there. An axis, or one with a limit, is not drawn so."""
-    spec = replace(
-        SPEC,
-        inputs=(Input(name="x", type="int32", dims=("N", "C")),),
-        attributes=(
-            Attribute(name="seed", kind="int", default=0),
-            Attribute(name="axis", kind="int", default=-1),
-            Attribute(name="count", kind="int", default=1, minimum=0),
-        ),
-        outputs=(Output(name="y", type="int32", shape=SameAs(input="x", replace={"axis": 1})),),
-    )
+    output = Output(name="y", type="int32", shape=SameAs(input="x", replace={"axis": 1}))
+    attributes = (attribute("seed=0"), attribute("axis=-1"), attribute("count=1", minimum=0))
+    spec = replace(SPEC, attributes=attributes, outputs=(output,))
     case = Case(name="only", inputs={"x": Random(shape=(3, 4))})
     operator = Operator(spec=spec, models=(Model(name="only", cases=(case,)),))
     draws = [draw_models.collect(operator, examples=200, home=tmp_path, seed=seed) for seed in ("b", "c")]

@@ -35,7 +35,7 @@ from opmatrix.spec import (
     Random,
     SameAs,
 )
-from tests.support.specs import attribute, declare, inputs
+from tests.support.specs import attribute, declare, inputs, outputs
 
 SHAPES = {"x": (7, 3, 5), "weight": (8, 4), "offsets": (10,), "free": (2, 0)}
 VALUES: dict[str, AttributeValue] = {"groups": 2, "stride": (3, 2), "padding": (1, 0), "dim": -2}
@@ -396,10 +396,9 @@ def test_a_name_of_an_attribute_is_its_value_in_an_input_too() -> None:
 SHARING = replace(
     SPEC,
     inputs=(
-        Input(name="x", type="float32", dims=("...", "N")),
-        Input(name="index", type="float32", dims=(2, "...", "M"), further_as="x"),
-        Input(name="first", type="float32", dims=("Q",), optional=True),
-        Input(name="second", type="float32", dims=("2*Q + N",), optional=True),
+        *inputs("x: float32[..., N]"),
+        *inputs("index: float32[2, ..., M]", further_as="x"),
+        *inputs("first: float32[Q]?, second: float32[2*Q + N]?"),
     ),
     attributes=(),
 )
@@ -473,13 +472,8 @@ def test_an_impossible_size_is_an_error() -> None:
 
 def test_torch_gets_the_range_of_an_axis_and_what_follows_from_it() -> None:
     """So that no computed size is 0 or 1, for which torch would trace another program."""
-    inputs = (
-        Input(name="x", type="float32", dims=("N", "L")),
-        Input(name="taps", type="float32", dims=("K",)),
-        Input(name="ends", type="float32", dims=("2*N + 1",)),
-    )
-    output = Output(name="y", type="float32", shape=Dims(dims=("N", "L - K + 1")))
-    spec = replace(SPEC, inputs=inputs, attributes=(), outputs=(output,))
+    parts = inputs("x: float32[N, L], taps: float32[K], ends: float32[2*N + 1]")
+    spec = replace(SPEC, inputs=parts, attributes=(), outputs=outputs("y: float32[N, L - K + 1]"))
     given = {"x": Random(shape=(3, 9)), "taps": Random(shape=(4,)), "ends": Random(shape=(7,))}
     case = Case(name="c", inputs=given)
     dynamic = {"x": ("N", "L"), "taps": ("K",), "ends": ("E",)}
