@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,8 @@ from opmatrix.codegen import bindings, cpp
 from opmatrix.codegen.size_code import SizeCode
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, TorchOp
+from opmatrix.spec import Attribute, Dims, FromKernel, OnnxOp, OpSpec, Output, SameAs
+from tests.support.specs import FLOATS, attribute, declare
 
 ROOT = Path(__file__).resolve().parents[2]
 # Next to this Python where the test environment is not on PATH.
@@ -29,74 +31,52 @@ def group_norm() -> OpSpec:
     return load_operator(Paths(ROOT), "group_norm").spec
 
 
-def spec(**fields: object) -> OpSpec:
+MIX: dict[str, Any] = {
+    "torch": "my_namespace::mix_of_two_tensors_with_a_long_name",
+    "onnx": OnnxOp(domain="my.domain", op_type="Mix", since_version=3, versions=(3,)),
+    "summary": "Mixes.",
+    "types": FLOATS,
+    "tolerances": {},
+}
+
+
+def spec(**fields: Any) -> OpSpec:
     """Return a declaration with two type variables, equal sizes, and an attribute with every kind of limit."""
-    given = {
-        "name": "mix",
-        "summary": "Mixes.",
-        "onnx": OnnxOp(domain="my.domain", op_type="Mix", since_version=3, versions=(3,)),
-        "torch": TorchOp(name="my_namespace::mix_of_two_tensors_with_a_long_name"),
-        "types": {"T": ("float32", "float64"), "I": ("int32", "int64", "bool")},
-        "inputs": (
-            Input(name="matrix", type="T", dims=("N", "N", 3)),
-            Input(name="indices_of_the_rows_to_take", type="I", dims=("K",)),
-            Input(name="other_matrix_of_the_same_size", type="T", dims=("N", "K")),
-            Input(name="anything", type="int64"),
-        ),
-        "attributes": (
-            Attribute(name="alpha", kind="float", minimum=0.5, maximum=2.0, default=1.0),
-            Attribute(name="beta_of_the_mixture", kind="float", allowed=(0.25, 0.5, 1.0), torch_name="beta"),
-        ),
-        "outputs": (
-            Output(name="mixed", type="T", shape=SameAs(input="matrix")),
-            Output(name="taken", type="I", shape=SameAs(input="indices_of_the_rows_to_take")),
-        ),
-        "tolerances": {},
-    }
-    return OpSpec(**{**given, **fields})  # type: ignore[arg-type]  # fields of the declaration
+    types = FLOATS | {"I": ("int32", "int64", "bool")}
+    made = declare(
+        "mix(matrix: T[N, N, 3], indices_of_the_rows_to_take: I[K], other_matrix_of_the_same_size: T[N, K],"
+        " anything: int64) -> mixed: T like matrix, taken: I like indices_of_the_rows_to_take",
+        attribute("alpha=1.0", minimum=0.5, maximum=2.0),
+        Attribute(name="beta_of_the_mixture", kind="float", allowed=(0.25, 0.5, 1.0), torch_name="beta"),
+        **MIX | {"types": types},
+    )
+    return replace(made, **fields)
 
 
 def plain() -> OpSpec:
     """Return a declaration without type variables and attributes."""
-    inputs = (Input(name="x", type="float32"),)
-    return spec(
-        types={}, inputs=inputs, attributes=(), outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),)
-    )
+    return declare("mix(x: float32) -> y: float32 like x", **MIX | {"types": {}})
 
 
 def every_kind() -> OpSpec:
     """Return a declaration with every kind of input, attribute and output."""
-    return spec(
-        types={"T": ("float32", "float64")},
-        inputs=(
-            Input(name="x", type="T", dims=("N", 4)),
-            Input(name="w", type="T", dims=("N",), optional=True),
-            Input(name="mask", type="bool", optional=True),
-            Input(name="more", type="int64", dims=("N",), variadic=True),
-        ),
-        attributes=(
-            Attribute(name="axis", kind="int", minimum=-2, maximum=1),
-            Attribute(name="mode", kind="string", allowed=("linear", "cubic"), default="linear"),
-            Attribute(name="exact", kind="bool", default=False),
-            Attribute(name="rates", kind="floats", minimum=0.5, torch_name="speeds", default=(0.5, 1.0)),
-            Attribute(name="pads", kind="ints", minimum=0, maximum=3, default=()),
-            Attribute(name="flags_of_the_axes", kind="bools", default=(True, False)),
-        ),
-        outputs=(
-            Output(name="y", type="T", shape=SameAs(input="x")),
-            Output(name="counts", type="int64", shape=Dims(dims=("N", "2*(N+1)", 3, "N // 2"))),
-            Output(name="scalar", type="bool", shape=Dims(dims=())),
-            Output(name="found", type="int64", shape=FromKernel(rank=2)),
-        ),
+    return declare(
+        "mix(x: T[N, 4], w: T[N]?, mask: bool?, more: int64[N]*)"
+        " -> y: T like x, counts: int64[N, 2*(N+1), 3, N // 2], scalar: bool[], found: int64[?, ?]",
+        Attribute(name="axis", kind="int", minimum=-2, maximum=1),
+        attribute("mode='linear'", allowed=("linear", "cubic")),
+        attribute("exact=False"),
+        attribute("rates=(0.5, 1.0)", minimum=0.5, torch_name="speeds"),
+        Attribute(name="pads", kind="ints", minimum=0, maximum=3, default=()),
+        attribute("flags_of_the_axes=(True, False)"),
+        **MIX,
     )
 
 
 def bins() -> OpSpec:
     """Return a declaration whose output sizes are attributes."""
     attributes = (Attribute(name="bins", kind="int", torch_name="pooled", minimum=1),)
-    outputs = (Output(name="y", type="T", shape=Dims(dims=("N", "bins", "2*bins - M"))),)
-    inputs = (Input(name="x", type="T", dims=("N", "M")),)
-    return spec(types={"T": ("float32", "float64")}, inputs=inputs, attributes=attributes, outputs=outputs)
+    return declare("mix(x: T[N, M]) -> y: T[N, bins, 2*bins - M]", *attributes, **MIX)
 
 
 def test_sizes_are_taken_from_attributes() -> None:
@@ -109,9 +89,7 @@ def test_sizes_are_taken_from_attributes() -> None:
 
 def windows() -> OpSpec:
     """Return a declaration whose output size may be negative."""
-    inputs = (Input(name="x", type="T", dims=("N", "M")),)
-    outputs = (Output(name="y", type="T", shape=Dims(dims=("(N - 3) // 2 + 1", "M"))),)
-    return spec(types={"T": ("float32", "float64")}, inputs=inputs, attributes=(), outputs=outputs)
+    return declare("mix(x: T[N, M]) -> y: T[(N - 3) // 2 + 1, M]", **MIX)
 
 
 @pytest.mark.parametrize("declared", [spec, plain, every_kind, windows, bins])
@@ -207,13 +185,8 @@ def test_a_size_below_0_is_checked_in_both_bindings() -> None:
     ],
 )
 def test_sizes_of_any_rank_have_their_header(shape: SameAs | Dims | FromKernel) -> None:
-    attributes = (Attribute(name="dim", kind="int", default=-1), Attribute(name="k", kind="int", default=1, minimum=0))
-    declared = spec(
-        types={"T": ("float32", "float64")},
-        inputs=(Input(name="x", type="T", dims=("N", "...")),),
-        attributes=attributes,
-        outputs=(Output(name="y", type="T", shape=shape),),
-    )
+    output = Output(name="y", type="T", shape=shape)
+    declared = declare("mix(x: T[N, ...], dim=-1)", attribute("k=1", minimum=0), output, **MIX)
     header = "kernel_sizes.h" if isinstance(shape, FromKernel) else "sizes.h"
     for name in ("torch.cc", "ort.cc"):
         assert f'#include "{header}"' in bindings.render(declared)[name]

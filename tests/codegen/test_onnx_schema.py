@@ -13,34 +13,21 @@ from onnx import TensorProto, helper
 from opmatrix.basics.files import load_module
 from opmatrix.codegen import python_modules
 from opmatrix.export.gates import registered
-from opmatrix.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, ValueRule
+from opmatrix.spec import Attribute, Dims, OpSpec, ValueRule
+from tests.support.specs import attribute, declare
 
-EXACT = Tolerance(rtol=0.0, atol=0.0)
-SPEC = OpSpec(
-    name="every",
+SPEC = declare(
+    "every(mask: bool[N], x: T[N, C]?, others: T[M, ...]*)"
+    " -> same: int64 like mask, sizes: T[N, 3, 2*N + M, C], found: float64[?, ?]",
+    Attribute(name="axis", kind="int"),
+    attribute("strict=True"),
+    attribute("mode='größer'"),
+    Attribute(name="axes", kind="ints", default=()),
+    attribute("flags=(True, False)"),
+    attribute("scales=(0.5,)"),
+    attribute("approximate='none'", torch_only=True),
     summary="Everything that a schema can say.",
-    torch=None,
-    onnx=OnnxOp(domain="test.domain", op_type="Every"),
     types={"T": ("float32", "int64")},
-    inputs=(
-        Input(name="mask", type="bool", dims=("N",)),
-        Input(name="x", type="T", dims=("N", "C"), optional=True),
-        Input(name="others", type="T", dims=("M", "..."), variadic=True),
-    ),
-    attributes=(
-        Attribute(name="axis", kind="int"),
-        Attribute(name="strict", kind="bool", default=True),
-        Attribute(name="mode", kind="string", default="größer"),
-        Attribute(name="axes", kind="ints", default=()),
-        Attribute(name="flags", kind="bools", default=(True, False)),
-        Attribute(name="scales", kind="floats", default=(0.5,)),
-        Attribute(name="approximate", kind="string", default="none", torch_only=True),
-    ),
-    outputs=(
-        Output(name="same", type="int64", shape=SameAs(input="mask")),
-        Output(name="sizes", type="T", shape=Dims(dims=("N", 3, "2*N + M", "C"))),
-        Output(name="found", type="float64", shape=FromKernel(rank=2)),
-    ),
     tolerances={},
 )
 

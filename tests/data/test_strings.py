@@ -18,20 +18,13 @@ from opmatrix.judge import cases
 from opmatrix.project.paths import Paths
 from opmatrix.search import draw_models
 from opmatrix.search.invalid_calls import invalid_calls
-from opmatrix.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance, Values
+from opmatrix.spec import Case, Model, Random, Tolerance, Values
 from tests.support.projects import ROOT, with_reference
+from tests.support.specs import declare
 
 PROJECT = Paths(ROOT / "tests/projects/strings")
 HARD = ["a\0b", "a\0", "\0", "", "ä€😀", "x" * 300]
-SPEC = OpSpec(
-    name="upper",
-    summary="Strings in upper case.",
-    torch=None,
-    onnx=OnnxOp(domain="test", op_type="Upper"),
-    inputs=(Input(name="x", type="string"),),
-    outputs=(Output(name="y", type="string", shape=SameAs(input="x")),),
-    tolerances={"custom": {"string": Tolerance(rtol=0.0, atol=0.0)}},
-)
+SPEC = declare("upper(x: string) -> y: string like x", onnx="test::Upper", summary="Strings in upper case.")
 UPPER = "import numpy as np\n\n\ndef upper(x):\n    return {}\n"
 RIGHT = "np.array([v.upper() for v in x.ravel()], object).reshape(x.shape)"
 

@@ -7,26 +7,17 @@ from dataclasses import replace
 from opmatrix.declaration.load import load_operator
 from opmatrix.declaration.validation.operator import declaration
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
+from opmatrix.spec import OpSpec, TorchOp
 from tests.support.projects import ROOT
+from tests.support.specs import declare
 
 WRITTEN = load_operator(Paths(ROOT / "tests/projects/schemas"), "written").spec
 ROWS = load_operator(Paths(ROOT / "tests/projects/schemas"), "rows").spec
-SPEC = OpSpec(
-    name="shifted",
-    summary="Shift.",
+SPEC = declare(
+    "shifted(x: float32, mask: float32?, by=(1, 1), eps=1e-5) -> y: float32 like x",
     torch=TorchOp(name="my::shift", schema="my::shift(Tensor x, int[2] by=1, *, float eps=1e-05) -> Tensor"),
-    onnx=OnnxOp(domain="my.domain", op_type="Shift"),
-    inputs=(
-        Input(name="x", type="float32"),
-        Input(name="mask", type="float32", optional=True),
-    ),
-    attributes=(
-        Attribute(name="by", kind="ints", default=(1, 1)),
-        Attribute(name="eps", kind="float", default=1e-5),
-    ),
-    outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),),
-    tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}},
+    onnx="my.domain::Shift",
+    summary="Shift.",
 )
 ONE = replace(SPEC, inputs=SPEC.inputs[:1])
 

@@ -9,32 +9,13 @@ import pytest
 
 from opmatrix.declaration.validation.fields import Mistake
 from opmatrix.declaration.validation.operator import declaration, handwritten_files
-from opmatrix.spec import (
-    Attribute,
-    Dims,
-    FromKernel,
-    Input,
-    OnnxOp,
-    OpSpec,
-    Output,
-    Override,
-    SameAs,
-    Tolerance,
-    TorchOp,
-    ValueRule,
-)
+from opmatrix.spec import Attribute, Dims, FromKernel, Input, Output, Override, SameAs, TorchOp, ValueRule
+from tests.support.specs import declare
 
 X = Input(name="x", type="float32")
 Y = Output(name="y", type="float32", shape=SameAs(input="x"))
-SPEC = OpSpec(
-    name="pointwise",
-    summary="Any.",
-    torch=TorchOp(name="my::pointwise"),
-    onnx=OnnxOp(domain="my.domain", op_type="MyPointwise"),
-    inputs=(X,),
-    outputs=(Y,),
-    tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}},
-    elementwise=True,
+SPEC = declare(
+    "pointwise", X, Y, torch="my::pointwise", onnx="my.domain::MyPointwise", summary="Any.", elementwise=True
 )
 
 

@@ -18,8 +18,9 @@ from opmatrix.declaration.validation.operator import RESERVED, declaration
 from opmatrix.engine.tasks import GROUPS
 from opmatrix.project.paths import Paths
 from opmatrix.signature.signature import ONLY_KERNEL
-from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, TorchOp
+from opmatrix.spec import Input, TorchOp
 from tests.support.projects import ROOT
+from tests.support.specs import declare
 
 SPEC = (
     (Path(__file__).parents[2] / "ops/group_norm/spec.py")
@@ -168,10 +169,7 @@ def test_a_mistake_in_a_declaration(tmp_path: Path, old: str, new: str, expected
 def test_an_op_type_of_onnx_with_fewer_inputs_is_refused(op_type: str, inputs: int, least: int) -> None:
     """ONNX Runtime would end the process. An input that a node may leave out at its end does not count."""
     parts = [Input(name=f"x{n}", type="float32") for n in range(least)]
-    spec = OpSpec(
-        name="f", summary="", torch=None, onnx=OnnxOp(domain="test", op_type=op_type), inputs=(*parts[:inputs],),
-        outputs=(Output(name="y", type="float32", shape=SameAs(input="x0")),), tolerances={},
-    )  # fmt: skip
+    spec = declare("f() -> y: float32 like x0", *parts[:inputs], onnx=f"test::{op_type}", tolerances={})
     later = tuple(replace(part, optional=n >= inputs) for n, part in enumerate(parts))
     for refused in (spec, replace(spec, inputs=later)):
         (mistake,) = [m for m in declaration(refused, "f") if m.field == "onnx.op_type"]

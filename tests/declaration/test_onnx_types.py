@@ -11,36 +11,15 @@ from opmatrix.codegen.python_modules import render
 from opmatrix.declaration.load import Operator
 from opmatrix.project.cells import Cell
 from opmatrix.signature.signature import has_function_body
-from opmatrix.spec import (
-    Case,
-    FromKernel,
-    Input,
-    Model,
-    OnnxOp,
-    OpSpec,
-    Output,
-    Override,
-    Random,
-    SameAs,
-    Tolerance,
-    TorchOp,
-    ValueRule,
-)
+from opmatrix.spec import Case, FromKernel, Input, Model, Output, Override, Random, SameAs, TorchOp, ValueRule
 from tests.declaration.schemas import found
+from tests.support.specs import declare
 
-EXACT = Tolerance(rtol=0.0, atol=0.0)
 X = Input(name="x", type="int8", onnx_type="int4", values=ValueRule(minimum=-8, maximum=7))
 N = Input(name="n", type="uint8", onnx_type="uint4", dims=("K",), values=ValueRule(maximum=15))
 Y = Output(name="y", type="int8", onnx_type="int4", shape=SameAs(input="x"))
-SPEC = OpSpec(
-    name="packed",
-    summary="Numbers of four bits.",
-    torch=TorchOp(name="my::packed"),
-    onnx=OnnxOp(domain="my.domain", op_type="Packed"),
-    min_opset=21,
-    inputs=(X, N),
-    outputs=(Y,),
-    tolerances={"custom": {"int8": EXACT}},
+SPEC = declare(
+    "packed", X, N, Y, torch="my::packed", onnx="my.domain::Packed", summary="Numbers of four bits.", min_opset=21
 )
 
 

@@ -45,58 +45,31 @@ def test_an_operator_that_writes_arguments_has_a_functional_one() -> None:
     [
         (written("cst::axpy_(Tensor(a) x, Tensor y, float alpha=1) -> ()"), "Tensor(a) is a view, and ONNX has none"),
         (written("cst::axpy_(Tensor x, Tensor y, float alpha=1) -> Tensor"), "Tensor(a!), because the output 'z'"),
-        (
-            written("cst::axpy_(Tensor(a!) x, Tensor(b!) y, float alpha=1) -> ()"),
-            "column 26: Tensor(b!) y is written, and no output says with what; give one writes='y'",
-        ),
-        (
-            written("cst::axpy_(Tensor(a!) x, Tensor(a!) y, float alpha=1) -> ()"),
-            "column 26: (a!) a second time, allowed: a letter for each argument",
-        ),
-        (
-            written("cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1) -> Tensor"),
-            "1 results, allowed: 0, one for each output that is written into no argument",
-        ),
-        (
-            written("cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1) -> Tensor(b!)"),
-            "Tensor(b!) is not an argument, allowed: Tensor(a!), which is x",
-        ),
-        (
-            written("cst::axpy_(Tensor! x, Tensor y, float alpha=1) -> Tensor!"),
-            "Tensor! names no argument, allowed: Tensor(a!), the same at the argument that is returned",
-        ),
-        (
-            written("cst::axpy_(Tensor! x, Tensor! y, float alpha=1) -> ()"),
-            "Tensor! y is written, and no output says with what",
-        ),
-        (
-            written("cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1) -> (Tensor(a!), Tensor(a!))"),
-            "(a!) is returned twice, allowed: once",
-        ),
-        (
-            written("cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1, *, Tensor(b!) out) -> ()"),
-            "'out' is written, allowed: an input that an output `writes`, or, for out=, the name of an output",
-        ),
-        (
-            written(
-                "cst::axpy_(Tensor x, Tensor y, float alpha=1, *, Tensor(a!)? z=None) -> ()",
-                outputs=OUTER,
-            ),
-            "column 50: Tensor(a!)? is written and may be absent, allowed: Tensor(a!). For calls without it, declare "
-            "another overload, whose schema does not have the argument",
-        ),
-        (
-            written("cst::axpy_(Tensor x, Tensor y, float alpha=1, *, Tensor(a!) z=None) -> ()", outputs=OUTER),
-            "'z' has a default, allowed: Tensor(a!) without a default",
-        ),
-        (
-            written("cst::axpy_(Tensor x, Tensor!? y, float alpha=1) -> Tensor", outputs=OUTER),
-            "column 22: Tensor!? is written and may be absent, allowed: Tensor!. For calls without it",
-        ),
-        (
-            written("cst::axpy_(Tensor x, Tensor(a!)[] y, float alpha=1) -> Tensor", outputs=OUTER),
-            "column 22: Tensor(a!)[] is written, allowed: an argument for each tensor, such as Tensor(a!)",
-        ),
+        (written("cst::axpy_(Tensor(a!) x, Tensor(b!) y, float alpha=1) -> ()"),
+         "column 26: Tensor(b!) y is written, and no output says with what; give one writes='y'"),
+        (written("cst::axpy_(Tensor(a!) x, Tensor(a!) y, float alpha=1) -> ()"),
+         "column 26: (a!) a second time, allowed: a letter for each argument"),
+        (written("cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1) -> Tensor"),
+         "1 results, allowed: 0, one for each output that is written into no argument"),
+        (written("cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1) -> Tensor(b!)"),
+         "Tensor(b!) is not an argument, allowed: Tensor(a!), which is x"),
+        (written("cst::axpy_(Tensor! x, Tensor y, float alpha=1) -> Tensor!"),
+         "Tensor! names no argument, allowed: Tensor(a!), the same at the argument that is returned"),
+        (written("cst::axpy_(Tensor! x, Tensor! y, float alpha=1) -> ()"),
+         "Tensor! y is written, and no output says with what"),
+        (written("cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1) -> (Tensor(a!), Tensor(a!))"),
+         "(a!) is returned twice, allowed: once"),
+        (written("cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1, *, Tensor(b!) out) -> ()"),
+         "'out' is written, allowed: an input that an output `writes`, or, for out=, the name of an output"),
+        (written("cst::axpy_(Tensor x, Tensor y, float alpha=1, *, Tensor(a!)? z=None) -> ()", outputs=OUTER),
+         "column 50: Tensor(a!)? is written and may be absent, allowed: Tensor(a!). For calls without it, declare "
+         "another overload, whose schema does not have the argument"),
+        (written("cst::axpy_(Tensor x, Tensor y, float alpha=1, *, Tensor(a!) z=None) -> ()", outputs=OUTER),
+         "'z' has a default, allowed: Tensor(a!) without a default"),
+        (written("cst::axpy_(Tensor x, Tensor!? y, float alpha=1) -> Tensor", outputs=OUTER),
+         "column 22: Tensor!? is written and may be absent, allowed: Tensor!. For calls without it"),
+        (written("cst::axpy_(Tensor x, Tensor(a!)[] y, float alpha=1) -> Tensor", outputs=OUTER),
+         "column 22: Tensor(a!)[] is written, allowed: an argument for each tensor, such as Tensor(a!)"),
         (
             written(
                 "cst::axpy_(Tensor(a!)? x, Tensor y, float alpha=1) -> ()",
@@ -104,11 +77,9 @@ def test_an_operator_that_writes_arguments_has_a_functional_one() -> None:
             ),
             "outputs[0].writes: 'x' is optional, allowed: a required input. For calls without it, declare another",
         ),
-        (
-            written("cst::axpy_(Tensor x, Tensor y, float alpha=1) -> Tensor?", outputs=OUTER),
-            ": Tensor? is a result that may be absent, allowed: Tensor, which is empty where there is none: "
-            'Output(optional="flag"), with an attribute flag of kind bool',
-        ),
+        (written("cst::axpy_(Tensor x, Tensor y, float alpha=1) -> Tensor?", outputs=OUTER),
+         ": Tensor? is a result that may be absent, allowed: Tensor, which is empty where there is none: "
+         'Output(optional="flag"), with an attribute flag of kind bool'),
         (replace(IN_PLACE, torch=TorchOp(name="cst::axpy_")), "found 'x', allowed with torch.schema"),
         (replace(IN_PLACE, torch=None), "outputs[0].writes: found 'x', allowed with torch.schema"),
         (replace(IN_PLACE, outputs=(replace(Z, writes="w"),)), "outputs[0].writes: found 'w', allowed: x, y"),
@@ -116,18 +87,12 @@ def test_an_operator_that_writes_arguments_has_a_functional_one() -> None:
         (replace(IN_PLACE, outputs=(replace(Z, shape=SameAs(input="y")),)), "allowed with shape=SameAs(input='x')"),
         (replace(IN_PLACE, outputs=(Z, replace(Z, name="again"))), "two outputs write 'x', allowed: one"),
         (replace(IN_PLACE, outputs=(replace(Z, optional=True),)), "found 'x' and optional=True, allowed: one of both"),
-        (
-            replace(IN_PLACE, torch=replace(IN_PLACE.torch, python=True)),  # type: ignore[type-var]  # it has a torch operator
-            "allowed without torch.python: opmatrix defines the operator",
-        ),
-        (
-            replace(OUT, outputs=(*OUT.outputs[:2], replace(OUT.outputs[2], shape=FromKernel(rank=2)))),
-            "only the kernel knows the size of 'positive'",
-        ),
-        (
-            replace(OUT, outputs=(*OUT.outputs[:2], replace(OUT.outputs[2], optional=True))),
-            "'positive' is optional, allowed: a required output; torch always writes the argument",
-        ),
+        (replace(IN_PLACE, torch=replace(IN_PLACE.torch, python=True)),  # type: ignore[type-var]  # it has a torch operator
+         "allowed without torch.python: opmatrix defines the operator"),
+        (replace(OUT, outputs=(*OUT.outputs[:2], replace(OUT.outputs[2], shape=FromKernel(rank=2)))),
+         "only the kernel knows the size of 'positive'"),
+        (replace(OUT, outputs=(*OUT.outputs[:2], replace(OUT.outputs[2], optional=True))),
+         "'positive' is optional, allowed: a required output; torch always writes the argument"),
     ],
 )  # fmt: skip
 def test_a_written_argument_must_fit_an_output(spec: OpSpec, message: str) -> None:

@@ -95,11 +95,7 @@ def test_the_decomposed_form_has_only_nodes_of_onnx(made: Project, cell: Cell) -
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        (
-            'g.op("Sqrt", ',
-            'g.op("mydomain::mygroupnorm", ',
-            "unexpected nodes mydomain::mygroupnorm beside Add",
-        ),
+        ('g.op("Sqrt", ', 'g.op("mydomain::mygroupnorm", ', "unexpected nodes mydomain::mygroupnorm beside Add"),
         ("if g.opset < 18:", "if g.opset < 99:", "ReduceMean at opset 20 (since version 18) has no attribute"),
         ("if g.opset < 10:", "if g.opset < 99:", "Slice at opset 20 (since version 13) has no attribute 'axes'"),
         ('x), FLOAT))', 'x), INT64))', "output 'Y' has the dtype int64, declared: float32"),

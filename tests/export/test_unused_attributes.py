@@ -14,20 +14,14 @@ from opmatrix.export import write_models
 from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.export.signature import ExpectedModel
 from opmatrix.project.cells import Cell
-from opmatrix.spec import Attribute, Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance, TorchOp
+from opmatrix.spec import Case, Model, Random
+from tests.support.specs import attribute, declare
 
-SPEC = OpSpec(
-    name="leaky",
+SPEC = declare(
+    "leaky(x: float32[N], slope=0.25) -> y: float32 like x",
+    attribute("mode='plain'", allowed=("plain", "odd")),
+    torch="test::leaky",
     summary="A slope below zero.",
-    torch=TorchOp(name="test::leaky"),
-    onnx=OnnxOp(domain="test.domain", op_type="Leaky"),
-    inputs=(Input(name="x", type="float32", dims=("N",)),),
-    attributes=(
-        Attribute(name="slope", kind="float", default=0.25),
-        Attribute(name="mode", kind="string", default="plain", allowed=("plain", "odd")),
-    ),
-    outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),),
-    tolerances={"decomposed": {"float32": Tolerance(rtol=0.0, atol=0.0)}},
     lowerings=("decomposed",),
 )
 MODEL = Model(name="only", cases=(Case(name="only", inputs={"x": Random(shape=(3,))}),))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -36,11 +35,6 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 def break_it(project: Project) -> None:
     project.paths.spec("gelu").write_text("import os\nos._exit(0)\n")
-
-
-def stage(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "opmatrix", *arguments]
-    return subprocess.run(command, cwd=project.root, capture_output=True, text=True)
 
 
 def words(done: subprocess.CompletedProcess[str]) -> str:
@@ -122,11 +116,11 @@ def test_commands_work(broken: Project) -> None:
 
 
 def test_the_step_by_hand_says_the_same(broken: Project) -> None:
-    done = stage(broken, "check-declaration", "gelu")
+    done = broken.stage("check-declaration", "gelu")
     assert (done.returncode, done.stdout, done.stderr) == (3, "", f"{MISTAKE}\n")
-    done = stage(broken, "check-declaration", "custom_op_one")
+    done = broken.stage("check-declaration", "custom_op_one")
     assert (done.returncode, done.stdout) == (0, "custom_op_one: no mistake in its declaration and cases\n")
-    done = stage(broken, "check-declaration", "custom_op_one", "--planned")
+    done = broken.stage("check-declaration", "custom_op_one", "--planned")
     assert done.returncode == 3 and "could not be used when doit planned, and can be by now" in done.stderr
-    done = stage(broken, "dist")
+    done = broken.stage("dist")
     assert (done.returncode, done.stderr) == (3, f"{MISTAKE}\n")

@@ -10,25 +10,13 @@ from typing import Any
 import pytest
 
 from opmatrix.judge.case_facts import in_common, of_case, of_cases
-from opmatrix.spec import Attribute, Case, DType, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Values
+from opmatrix.spec import Case, DType, Model, Random, Values
+from tests.support.specs import declare
 
-SPEC = OpSpec(
-    name="blur",
+SPEC = declare(
+    "blur(x: T[N, C, H, W], bias: T[C]?, rest: int64[...], mode='zeros', radius=1, sigma=0.5) -> y: T like x",
     summary="A blurred image.",
-    torch=None,
-    onnx=OnnxOp(domain="test.domain", op_type="Blur"),
     types={"T": ("float16", "float32", "float64")},
-    inputs=(
-        Input(name="x", type="T", dims=("N", "C", "H", "W")),
-        Input(name="bias", type="T", dims=("C",), optional=True),
-        Input(name="rest", type="int64", dims=("...",)),
-    ),
-    attributes=(
-        Attribute(name="mode", kind="string", default="zeros"),
-        Attribute(name="radius", kind="int", default=1),
-        Attribute(name="sigma", kind="float", default=0.5),
-    ),
-    outputs=(Output(name="y", type="T", shape=SameAs(input="x")),),
     tolerances={},
 )
 DTYPES: Sequence[DType] = ("float16", "float32", "float64")

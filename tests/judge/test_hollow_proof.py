@@ -16,21 +16,9 @@ from opmatrix.data import write_data
 from opmatrix.declaration.load import Operator
 from opmatrix.judge import cases
 from opmatrix.project.paths import Paths
-from opmatrix.spec import (
-    Attribute,
-    Case,
-    FromKernel,
-    Input,
-    Model,
-    OnnxOp,
-    OpSpec,
-    Output,
-    Random,
-    SameAs,
-    Tolerance,
-    Values,
-)
+from opmatrix.spec import Attribute, Case, FromKernel, Model, Random, Tolerance, Values
 from tests.support.projects import with_reference
+from tests.support.specs import FLOATS, declare
 
 REFERENCE = """
 import numpy as np
@@ -40,19 +28,10 @@ def shifted(x, mask, bias, *, factor):
         raise ValueError("factor is too small")
     return np.where(mask, x * np.float32(factor), x) + (0 if bias is None else bias)
 """
-SPEC = OpSpec(
-    name="shifted",
+SPEC = declare(
+    "shifted(x: T[N], mask: bool[N], bias: T[N]?, factor=2.0) -> y: T like x",
     summary="x * factor where the mask is true, plus a bias.",
-    torch=None,
-    onnx=OnnxOp(domain="test.domain", op_type="Shifted"),
-    types={"T": ("float32", "float64")},
-    inputs=(
-        Input(name="x", type="T", dims=("N",)),
-        Input(name="mask", type="bool", dims=("N",)),
-        Input(name="bias", type="T", dims=("N",), optional=True),
-    ),
-    attributes=(Attribute(name="factor", kind="float", default=2.0),),
-    outputs=(Output(name="y", type="T", shape=SameAs(input="x")),),
+    types=FLOATS,
     tolerances={
         "custom": {"float32": Tolerance(rtol=1e-6, atol=1e-6), "float64": Tolerance(rtol=1e-12, atol=1e-12)},
     },

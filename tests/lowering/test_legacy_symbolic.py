@@ -8,7 +8,8 @@ from typing import Any
 import onnx
 import pytest
 
-from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, TorchOp
+from opmatrix.spec import Input, OnnxOp, Output, SameAs, TorchOp
+from tests.support.specs import declare
 
 pytestmark = pytest.mark.torch
 
@@ -35,7 +36,7 @@ def written(inputs: tuple[Input, ...], *values: str | None) -> list[object]:
 
     output = Output(name="y", type="float32", shape=SameAs(input="x"))
     onnx = OnnxOp(domain="my.domain", op_type="Mine")
-    own = OpSpec(name="mine", summary="", torch=None, onnx=onnx, inputs=inputs, outputs=(output,), tolerances={})
+    own = declare("mine", *inputs, output, onnx=onnx, tolerances={})
     context = Context()
     LegacyGraph(context, 18, {}, own=own).op("my.domain::Mine", *values)
     return context.inputs
@@ -61,9 +62,7 @@ def test_a_node_with_the_name_of_its_torch_operator() -> None:
 
     onnx_op, torch_op = OnnxOp(domain="same_name", op_type="twice", versions=(1, 2)), TorchOp(name="same_name::twice")
     inputs, output = INPUTS[:1], Output(name="y", type="float32", shape=SameAs(input="x"))
-    own = OpSpec(
-        name="twice", summary="", torch=torch_op, onnx=onnx_op, inputs=inputs, outputs=(output,), tolerances={}
-    )
+    own = declare("twice", *inputs, output, torch=torch_op, onnx=onnx_op, tolerances={})
     library = torch.library.Library("same_name", "DEF")
     library.define("twice(Tensor x) -> Tensor")
     library.impl("twice", lambda x: x + x, "CPU")
@@ -103,10 +102,9 @@ def test_an_operator_whose_name_ends_with_an_underscore_beside_the_one_without()
     for name, op_type in (("f", "Without"), ("f_", "With")):
         library.define(f"{name}(Tensor x) -> Tensor")
         library.impl(name, lambda x: x + x, "CPU")
-        own = OpSpec(
-            name=op_type.lower(), summary="", torch=TorchOp(name=f"pair::{name}"),
-            onnx=OnnxOp(domain="pair", op_type=op_type), inputs=INPUTS[:1], outputs=(output,), tolerances={},
-        )  # fmt: skip
+        own = declare(
+            op_type.lower(), *INPUTS[:1], output, torch=f"pair::{name}", onnx=f"pair::{op_type}", tolerances={}
+        )
         node = f"pair::{op_type}"
         lowered.append(Lowered(spec=own, lowering="custom", function=lambda g, x, node=node: g.op(node, x)))
 

@@ -67,8 +67,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     made = Project.copy(tmp_path_factory.mktemp("backward"), operators=())
     for part in ("ops", "native"):
         shutil.copytree(ROOT / "tests/projects/backward" / part, made.root / part, dirs_exist_ok=True)
-    done = made.doit(*ONLY)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = made.passes(*ONLY)
     assert KERNEL in done.stdout and "compile:soft_cap_backward" in done.stdout, "what its gradient needs runs, too"
     return made
 
@@ -83,8 +82,7 @@ def test_its_gradient_is_verified(project: Project) -> None:
 def test_autograd_calls_the_kernel_and_refuses_a_second_derivative(project: Project, tmp_path: Path) -> None:
     """In the checkout and in a wheel that ships the operator alone. The judge is torch's autograd of its formula."""
     project.replace("pyproject.toml", 'name = "seed_ops"\n', 'name = "seed_ops"\noperators = ["soft_cap"]\n')
-    done = project.doit("dist", "--unverified")
-    assert done.returncode == 0, done.stdout + done.stderr
+    project.passes("dist", "--unverified")
     (wheel,) = (project.paths.build / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(tmp_path)

@@ -21,8 +21,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     made = Project.copy(tmp_path_factory.mktemp("levels"), operators=OPERATORS)
     for name in OPERATORS:
         shutil.copy(ROOT / "ops" / name / "spec.py", made.root / "ops" / name)
-    done = made.doit("-n", "2", "compile", "draw-inputs")
-    assert done.returncode == 0, done.stdout + done.stderr
+    made.passes("-n", "2", "compile", "draw-inputs")
     return made
 
 

@@ -32,14 +32,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project in which everything is built and verified; a test that edits it restores it."""
     project = Project.copy(tmp_path_factory.mktemp("existing"), operators=())
     project.bring(*NAMES)
-    done = project.doit("-n", "2", OPSETS)
-    assert done.returncode == 0, done.stdout + done.stderr
+    project.passes("-n", "2", OPSETS)
     return project
-
-
-def pipeline(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "opmatrix", *arguments]
-    return subprocess.run(command, cwd=project.root, capture_output=True, text=True)
 
 
 def ran(done: subprocess.CompletedProcess[str]) -> set[str]:
@@ -119,7 +113,7 @@ def test_a_changed_comment_compiles_and_runs_no_further_step(path: str, project:
 )
 def test_a_wrong_schema(name: str, old: str, new: str, registers: str, declared: str, project: Project) -> None:
     with edited(project.root / f"ops/{name}/spec.py", old, new):
-        done = pipeline(project, "register", name, "--part", "kernel")
+        done = project.stage("register", name, "--part", "kernel")
     assert done.returncode == 8, done.stderr
     assert f"{name}: its torch.cc registers " in done.stderr and registers in done.stderr
     assert declared in done.stderr and f"Fix native/{name}/torch.cc or ops/{name}/spec.py" in done.stderr
@@ -129,7 +123,7 @@ def test_a_scalar_has_another_name_in_torch_cc(project: Project) -> None:
     """fake.py defines the operator that takes one."""
     schema = 'torch=TorchOp(name="brought::damped", schema="brought::damped(Tensor x, Scalar factor=0.5) -> Tensor")'
     with edited(project.root / "ops/damped/spec.py", 'torch=TorchOp(name="brought::damped")', schema):
-        done = pipeline(project, "register", "damped", "--part", "kernel")
+        done = project.stage("register", "damped", "--part", "kernel")
     assert done.returncode == 8, done.stderr
     assert (
         "damped: its torch.cc registers no brought::damped_typed. Register brought::damped_typed(Tensor x, float "
@@ -140,7 +134,7 @@ def test_a_scalar_has_another_name_in_torch_cc(project: Project) -> None:
 def test_a_library_for_another_torch_is_refused(project: Project) -> None:
     path = project.paths.torch_version("damped")
     with edited(path, "2.13.0", "2.12.1"):
-        done = pipeline(project, "register", "damped", "--part", "kernel")
+        done = project.stage("register", "damped", "--part", "kernel")
     assert done.returncode == 8
     assert "is compiled for torch 2.12.1+cpu with the new C++ ABI, and this is 2.13.0+cpu with the" in done.stderr
     assert "Compile it again with: python -m opmatrix compile damped" in done.stderr
@@ -183,7 +177,7 @@ EIGEN = 'folder="cmeel.prefix/include/eigen3", distribution="cmeel-eigen"'
 )
 def test_missing_headers_are_reported(new: str, message: str, project: Project) -> None:
     with edited(project.root / "ops/seed_norm/spec.py", EIGEN, new):
-        done = pipeline(project, "compile", "seed_norm")
+        done = project.stage("compile", "seed_norm")
     assert done.returncode == 6 and message in done.stderr, done.stderr
 
 
@@ -205,8 +199,8 @@ def test_an_unusable_library_is_refused(path: str, text: str, message: str, tmp_
     project = Project.copy(tmp_path, operators=())
     project.bring(name)
     (project.root / "native" / path).write_text(text)
-    assert pipeline(project, "codegen", name).returncode == 0
-    done = pipeline(project, "compile", name)
+    assert project.stage("codegen", name).returncode == 0
+    done = project.stage("compile", name)
     assert done.returncode == 6 and message in done.stderr, done.stderr
 
 
@@ -215,6 +209,6 @@ def test_sanitizers_find_a_fault_in_a_handwritten_binding(project: Project) -> N
     with edited(
         project.root / "native/row_sums/ort.cc", "total(row, row + shape[1])", "total(row, row + 9 + shape[1])"
     ):
-        done = pipeline(project, "sanitize", "row_sums")
+        done = project.stage("sanitize", "row_sums")
     assert done.returncode == 12
     assert "heap-buffer-overflow" in done.stderr and "third_party/total.h" in done.stderr

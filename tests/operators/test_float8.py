@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.support.projects import Project, edited
@@ -49,17 +46,12 @@ def test_the_models_have_the_dtypes(project: Project) -> None:
 
 @pytest.mark.parametrize("text", CALLS)
 def test_calls_in_torch(project: Project, text: str) -> None:
-    program = f"""
-import torch
-torch.ops.load_library({str(project.paths.torch_library("rescale"))!r})
+    call = """
 def call(x, scale, values=(0.5,)):
     x = torch.tensor([[1.0, 2.0]]).to(getattr(torch, x))
     return torch.ops.float8.rescale(x, torch.tensor(values).to(getattr(torch, scale)))
-print({text})
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (done.returncode == 0) == (not CALLS[text]), done.stderr
-    assert CALLS[text] in done.stderr
+    project.calls("rescale", f"{call}print({text})", CALLS[text])
 
 
 FAULTS = {
@@ -78,26 +70,20 @@ FAULTS = {
 def test_a_planted_fault_is_found(project: Project, fault: str) -> None:
     new, expected = FAULTS[fault]
     with edited(project.root / "native/rescale/kernel.h", fault, new):
-        done = project.doit("opsets=18", "register")
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert expected in done.stdout + done.stderr
+        project.fails("opsets=18", "register", message=expected)
 
 
 @pytest.mark.deep
 def test_an_infinity_in_a_dtype_without_is_refused(project: Project) -> None:
     with edited(project.root / "ops/rescale/cases.py", 'if dtype in ("float8_e5m2", "float32")', "if True"):
-        done = project.doit("opsets=18")
-    assert done.returncode == 1
-    assert "inf does not fit float8_e4m3fn" in done.stdout + done.stderr
+        project.fails("opsets=18", message="inf does not fit float8_e4m3fn")
 
 
 @pytest.mark.deep
 def test_sanitizers_find_nothing(project: Project) -> None:
-    done = project.doit("sanitize:rescale")
-    assert done.returncode == 0, done.stdout + done.stderr
+    project.passes("sanitize:rescale")
 
 
 @pytest.mark.deep
 def test_a_wheel_with_float8_works(project: Project) -> None:
-    done = project.doit("dist")
-    assert done.returncode == 0, done.stdout + done.stderr
+    project.passes("dist")

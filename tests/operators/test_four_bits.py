@@ -8,7 +8,6 @@ tests is ONNX Runtime's own QuantizeLinear and DequantizeLinear (ort_checks/cast
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 
@@ -27,11 +26,7 @@ OPERATORS = sorted(path.name for path in (FOUR_BITS / "ops").iterdir())
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The project, in which `doit` has run."""
-    made = Project.copy(tmp_path_factory.mktemp("four_bits"), operators=())
-    shutil.copytree(FOUR_BITS, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    done = made.doit("opsets=9,18,21")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return made
+    return Project.verified("four_bits", tmp_path_factory.mktemp("four_bits"), "opsets=9,18,21")
 
 
 def test_every_gate_passes(project: Project) -> None:
@@ -117,8 +112,7 @@ FAULTS = {
 def test_a_fault_is_found(project: Project, fault: str) -> None:
     name, path, old, new, message = FAULTS[fault]
     with edited(project.root / path, old, new):
-        done = project.doit("opsets=18", f"verify:{name}-custom@*")
-    assert done.returncode == 1 and message in done.stdout + done.stderr, done.stdout + done.stderr
+        done = project.fails("opsets=18", f"verify:{name}-custom@*", message=message)
     ended = [line.split() for line in done.stdout.splitlines() if line.endswith(" FAILED")]
     assert not [step for *_, step, _ in ended if step.startswith("compile:")]
 
@@ -126,20 +120,16 @@ def test_a_fault_is_found(project: Project, fault: str) -> None:
 @pytest.mark.slow
 @pytest.mark.deep
 def test_the_sanitizers_find_nothing_but_a_planted_fault(project: Project) -> None:
-    done = project.doit("-n", "2", "opsets=18", "sanitize")
-    assert done.returncode == 0, done.stdout + done.stderr
+    project.passes("-n", "2", "opsets=18", "sanitize")
     with edited(project.root / BINDING, "numbers_.size() / 2;\n    T* const", "numbers_.size() / 2 + 1;\n    T* const"):
-        done = project.doit("opsets=18", "sanitize:add_saturated")
-    assert done.returncode == 1 and "AddressSanitizer" in done.stdout + done.stderr, done.stdout
+        project.fails("opsets=18", "sanitize:add_saturated", message="AddressSanitizer")
 
 
 @pytest.mark.slow
 @pytest.mark.deep
 def test_a_wheel_works_and_a_version_is_published(project: Project) -> None:
-    done = project.doit("dist")
-    assert done.returncode == 0, done.stdout + done.stderr
-    command = [sys.executable, "-m", "opmatrix", "publish", "pick_codes"]
-    done = subprocess.run(command, cwd=project.root, capture_output=True, text=True)
+    project.passes("dist")
+    done = project.stage("publish", "pick_codes")
     assert done.returncode == 0, done.stdout + done.stderr
     done = project.doit("opsets=18")
     assert done.returncode == 0 and "published_1" in str(project.records()), done.stdout + done.stderr

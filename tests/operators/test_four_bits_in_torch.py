@@ -6,9 +6,6 @@ that the kernel decides. ONNX Runtime's own Cast makes the numbers of four bits,
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.support.projects import ROOT, Project, edited
@@ -24,8 +21,7 @@ MODEL = "build/export/{}/custom/torch2.13-dynamo-opset21/{}/model.onnx"
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The project, in which `doit` has run."""
     made = Project.of("four_bits_in_torch", tmp_path_factory.mktemp("four_bits_in_torch"))
-    done = made.doit("opsets=20,21")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = made.passes("opsets=20,21")
     assert "legacy: torch's legacy exporter writes no opset from 21 on, where Cast takes int4" in done.stdout
     return made
 
@@ -56,8 +52,7 @@ def test_a_model_is_checked_node_by_node(project: Project, name: str, model: str
 @pytest.mark.deep
 def test_drawn_inputs_and_forbidden_calls_of_the_sanitizers(project: Project) -> None:
     for name in OPERATORS:  # compiled by the fixture
-        command = [sys.executable, "-m", "opmatrix", "ort-fuzz", name]
-        done = subprocess.run(command, cwd=project.root, capture_output=True, text=True)
+        done = project.stage("ort-fuzz", name)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -73,17 +68,8 @@ CALLS = {
 
 @pytest.mark.parametrize("text", CALLS)
 def test_calls_in_torch(project: Project, text: str) -> None:
-    program = f"""
-import torch
-torch.ops.load_library({str(project.paths.torch_library("requantize"))!r})
-op = torch.ops.four_bits.requantize
-def w(values):
-    return torch.tensor(values, dtype=torch.int8)
-print({text})
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (done.returncode == 0) == (not CALLS[text]), done.stderr
-    assert CALLS[text] in done.stderr
+    names = "op, w = torch.ops.four_bits.requantize, lambda values: torch.tensor(values, dtype=torch.int8)"
+    project.calls("requantize", f"{names}\nprint({text})", CALLS[text])
 
 
 INT4, BINDING = "native/include/opmatrix/int4.h", "native/binding/ort_int4.h"
@@ -110,18 +96,15 @@ FAULTS = {
 def test_a_fault_is_found(project: Project, fault: str) -> None:
     name, path, old, new, message = FAULTS[fault]
     with edited(project.root / path, old, new):
-        done = project.doit("opsets=21", f"verify:{name}-custom@*")
-    assert done.returncode == 1 and message in done.stdout + done.stderr, done.stdout + done.stderr
+        project.fails("opsets=21", f"verify:{name}-custom@*", message=message)
 
 
 def test_an_output_with_more_than_four_bits_is_found(project: Project) -> None:
     """By register, where the kernel alone is wrong: ONNX Runtime's binding keeps the low four bits. Else by verify."""
     with edited(project.root / "native/requantize/kernel.h", "~total & 15", "~total & 31"):
-        done = project.doit("opsets=21", "register:requantize-kernel@*")
-        assert done.returncode == 1 and "code: " in done.stdout + done.stderr, done.stdout + done.stderr
+        project.fails("opsets=21", "register:requantize-kernel@*", message="code: ")
         with edited(project.root / "ops/requantize/reference.py", "15 - total % 16", "31 - total % 32"):
-            done = project.doit("opsets=21", "verify:requantize-custom@*")
-    assert done.returncode == 1 and "does not fit uint4" in done.stdout + done.stderr, done.stdout + done.stderr
+            project.fails("opsets=21", "verify:requantize-custom@*", message="does not fit uint4")
 
 
 def test_a_lowering_that_does_not_cast_is_found(project: Project) -> None:
@@ -137,12 +120,9 @@ def test_a_lowering_that_does_not_cast_is_found(project: Project) -> None:
 
 @pytest.mark.deep
 def test_the_wheel_works_and_a_version_is_published(project: Project) -> None:
-    done = project.doit("dist")
+    project.passes("dist")
+    done = project.stage("publish", "requantize")
     assert done.returncode == 0, done.stdout + done.stderr
-    command = [sys.executable, "-m", "opmatrix", "publish", "requantize"]
-    done = subprocess.run(command, cwd=project.root, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    done = project.doit("opsets=21", "verify:requantize-custom@*")
-    assert done.returncode == 0, done.stdout + done.stderr
+    project.passes("opsets=21", "verify:requantize-custom@*")
     verdict = project.paths.build / "verify/requantize/custom/torch2.13-dynamo-opset21-ort1.31.json"
     assert "published_1" in verdict.read_text()

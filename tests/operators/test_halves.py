@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -53,17 +51,12 @@ def test_gradients_are_compared_in_each_dtype(project: Project) -> None:
 
 @pytest.mark.parametrize("text", CALLS)
 def test_calls_in_torch(project: Project, text: str) -> None:
-    program = f"""
-import torch
-torch.ops.load_library({str(project.paths.torch_library("weighted_sum"))!r})
+    call = """
 def call(x, weights, values=(0.5, 1.0)):
     x = torch.tensor([[1.0, 2.0]], dtype=getattr(torch, x))
     return torch.ops.halves.weighted_sum(x, torch.tensor(values, dtype=getattr(torch, weights)))
-print({text})
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (done.returncode == 0) == (not CALLS[text]), done.stderr
-    assert CALLS[text] in done.stderr
+    project.calls("weighted_sum", f"{call}print({text})", CALLS[text])
 
 
 FAULTS = {
@@ -80,26 +73,20 @@ FAULTS = {
 def test_a_planted_fault_is_found(project: Project, fault: str) -> None:
     new, expected = FAULTS[fault]
     with edited(project.root / "native/weighted_sum/kernel.h", fault, new):
-        done = project.doit("opsets=18", "register")
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert expected in done.stdout + done.stderr
+        project.fails("opsets=18", "register", message=expected)
 
 
 @pytest.mark.deep
 def test_a_wheel_with_both_dtypes_works(project: Project) -> None:
-    done = project.doit("dist")
-    assert done.returncode == 0, done.stdout + done.stderr
+    project.passes("dist")
 
 
 @pytest.mark.deep
 def test_sanitizers_find_nothing(project: Project) -> None:
-    done = project.doit("sanitize:weighted_sum")
-    assert done.returncode == 0, done.stdout + done.stderr
+    project.passes("sanitize:weighted_sum")
 
 
 def test_a_gradient_that_is_wrong_in_one_dtype_is_found(project: Project) -> None:
     formula = project.root / "ops/weighted_sum/torch_op.py"
     with edited(formula, "(row * x).sum(0)", "(row * x).sum(0) * (1 + 0.25 * (x.dtype == torch.bfloat16))"):
-        done = project.doit("opsets=18", "register")
-    assert done.returncode == 1
-    assert "in bfloat16, for 'weights'" in done.stdout + done.stderr
+        project.fails("opsets=18", "register", message="in bfloat16, for 'weights'")

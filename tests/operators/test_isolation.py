@@ -32,8 +32,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project of two operators, exported: a fault of a kernel must not run the exports again."""
     made = Project.copy(tmp_path_factory.mktemp("isolation"), megabytes=1000)
     made.second_operator("sound")
-    done = made.doit(*RUN)
-    assert done.returncode == 0, done.stdout + done.stderr
+    made.passes(*RUN)
     return made
 
 
@@ -73,8 +72,7 @@ def test_a_fault_in_one_kernel(project: Project, fault: str) -> None:
 
 
 def test_the_operator_recovers(project: Project) -> None:
-    done = project.doit(*RUN)
-    assert done.returncode == 0, done.stdout + done.stderr
+    project.passes(*RUN)
     assert {r["outcome"] for r in project.records().values()} == {"verified"}
 
 

@@ -6,8 +6,6 @@ tests/projects/absent: one attribute of each kind; 0, False and an empty list di
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 
 import onnx
 import pytest
@@ -15,6 +13,7 @@ from onnx import helper
 
 from opmatrix.declaration.load import load_operator
 from opmatrix.toolchain import compile
+from tests.support.building import classic_kernel
 from tests.support.forked import forked, register
 from tests.support.projects import Project, edited
 
@@ -96,19 +95,7 @@ def test_values_are_checked_where_they_are_given(project: Project) -> None:
 
 def test_the_classic_binding_computes_the_same(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over the C++ headers of the installed torch, as for a torch before 2.9."""
-    monkeypatch.setattr(compile, "is_classic", lambda spec, torch: True)
-    compile.run(project.paths, load_operator(project.paths, "maybe"), torch=Path(sys.prefix))
-
-    def kernel() -> None:
-        from opmatrix.project.settings import installed
-        from opmatrix.torch_checks import register as stage
-        from opmatrix.torch_ops import load
-
-        load.is_classic = lambda spec, torch: True
-        assert installed().torch
-        assert stage._kernel(project.paths, load_operator(project.paths, "maybe"))
-
-    assert forked(kernel, project.root / "output") == ""
+    classic_kernel(project, "maybe", monkeypatch)
 
 
 # A fault of kernel.h: what is absent is taken for a value, or a value for absent.

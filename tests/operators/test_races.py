@@ -16,22 +16,9 @@ from opmatrix.declaration.load import Operator
 from opmatrix.ort_checks import races
 from opmatrix.project.paths import Paths
 from opmatrix.search import drawn
-from opmatrix.spec import (
-    Attribute,
-    Case,
-    Dims,
-    FromKernel,
-    Input,
-    Model,
-    OnnxOp,
-    OpSpec,
-    Output,
-    Random,
-    SameAs,
-    Tolerance,
-    Values,
-)
+from opmatrix.spec import Attribute, Case, Model, Random, Tolerance, Values
 from tests.support.projects import ROOT, with_reference
+from tests.support.specs import FLOATS, attribute, declare, outputs
 
 pytestmark = [pytest.mark.compile, pytest.mark.slow]
 
@@ -65,14 +52,11 @@ def sized(name: str, *shape: int) -> Case:
 
 
 def operator(kernel: str, may_inplace: str | None = None) -> Operator:
-    spec = OpSpec(
-        name="twice",
+    spec = declare(
+        "twice(x: T[...])",
+        *outputs("y: T like x", may_inplace=may_inplace),
         summary="Twice the input.",
-        torch=None,
-        onnx=OnnxOp(domain="test.domain", op_type="Twice"),
-        types={"T": ("float32", "float64")},
-        inputs=(Input(name="x", type="T", dims=("...",)),),
-        outputs=(Output(name="y", type="T", shape=SameAs(input="x"), may_inplace=may_inplace),),
+        types=FLOATS,
         tolerances=EXACT,
         kernel=kernel,
     )
@@ -197,30 +181,16 @@ void mixed(TensorView<const T> x, OptionalView<const std::int64_t> index, List<T
 
 def test_every_kind_of_argument(tmp_path: Path) -> None:
     """The kernel rejects arguments that differ from those of the case."""
-    spec = OpSpec(
-        name="mixed",
+    spec = declare(
+        "mixed(x: T[N, ...], index: int64?, more: bool*, a=0.1) -> taken: T[?], count: int64[1]",
+        Attribute(name="b", kind="int", default=1 << 40),
+        attribute("c=True"),
+        attribute("d='text'"),
+        Attribute(name="e", kind="floats", default=(math.inf, 2.5)),
+        attribute("f=(-3,)"),
+        attribute("g=(True, False)"),
         summary="Takes each kind of argument.",
-        torch=None,
-        onnx=OnnxOp(domain="test.domain", op_type="Mixed"),
         types={"T": ("float32", "int32")},
-        inputs=(
-            Input(name="x", type="T", dims=("N", "...")),
-            Input(name="index", type="int64", optional=True),
-            Input(name="more", type="bool", variadic=True),
-        ),
-        attributes=(
-            Attribute(name="a", kind="float", default=0.1),
-            Attribute(name="b", kind="int", default=1 << 40),
-            Attribute(name="c", kind="bool", default=True),
-            Attribute(name="d", kind="string", default="text"),
-            Attribute(name="e", kind="floats", default=(math.inf, 2.5)),
-            Attribute(name="f", kind="ints", default=(-3,)),
-            Attribute(name="g", kind="bools", default=(True, False)),
-        ),
-        outputs=(
-            Output(name="taken", type="T", shape=FromKernel(rank=1)),
-            Output(name="count", type="int64", shape=Dims(dims=(1,))),
-        ),
         tolerances=EXACT,
         kernel=MIXED,
     )

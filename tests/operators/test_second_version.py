@@ -25,17 +25,11 @@ pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.ma
 CELL = "torch2.13-legacy-opset18-ort1.31"
 
 
-def stage(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "opmatrix", *arguments]
-    return subprocess.run(command, cwd=project.root, capture_output=True, text=True)
-
-
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project with the first version only, as users have installed it."""
     made = Project.copy(tmp_path_factory.mktemp("first"))
-    done = made.doit("compile:group_norm")
-    assert done.returncode == 0, done.stdout + done.stderr
+    made.passes("compile:group_norm")
     return made
 
 
@@ -44,14 +38,12 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project with both versions, which are verified and published."""
     made = Project.copy(tmp_path_factory.mktemp("both"))
     evolve(made)
-    done = made.doit("opsets=18")
-    assert done.returncode == 0, done.stdout + done.stderr
-    done = stage(made, "publish", "group_norm")
+    made.passes("opsets=18")
+    done = made.stage("publish", "group_norm")
     assert done.returncode == 0, done.stderr
     assert "ops/group_norm/published/1/schema.json: published, and as declared" in done.stdout
     assert f"wrote ops/group_norm/published/{SINCE}/schema.json" in done.stdout
-    done = made.doit("opsets=18")
-    assert done.returncode == 0, done.stdout + done.stderr
+    made.passes("opsets=18")
     return made
 
 
@@ -210,7 +202,7 @@ def test_a_lowering_that_writes_the_attribute_too_early(edited: Project) -> None
         '    return g.op("mydomain::mygroupnorm", x, num_groups, scale, bias, epsilon_f=epsilon, lift_f=lift)\n'
     )
     lowering.write_text(lowering.read_text() + text)
-    done = stage(edited, "export", "group_norm", "--cell", CELL)
+    done = edited.stage("export", "group_norm", "--cell", CELL)
     assert done.returncode == 9, done.stderr
     assert (
         "attribute 'lift' is of version 3 of 'mydomain', and the model imports 2. Write it where g.version() is 3 "
@@ -236,7 +228,7 @@ def test_a_kernel_with_another_default_than_before(edited: Project) -> None:
 
 def test_a_missing_published_model(edited: Project) -> None:
     edited.paths.published_model("group_norm", SINCE).unlink()
-    done = stage(edited, "verify", "group_norm", "--cell", CELL, "--case", f"published_{SINCE}")
+    done = edited.stage("verify", "group_norm", "--cell", CELL, "--case", f"published_{SINCE}")
     assert done.returncode == 10
     lost = f" ops/group_norm/published/{SINCE}/model.onnx or its data are missing. Take them from the history of the p"
     assert lost in done.stderr
@@ -245,7 +237,7 @@ def test_a_missing_published_model(edited: Project) -> None:
 def test_a_placeholder_is_not_published(tmp_path: Path) -> None:
     made = Project.copy(tmp_path, operators=("custom_op_one",))
     made.replace("ops/custom_op_one/reference.py", "The sum in NumPy.", "TODO")
-    done = stage(made, "publish", "custom_op_one")
+    done = made.stage("publish", "custom_op_one")
     assert done.returncode == 2
     assert "cannot publish custom_op_one, because a published version never changes, and TODOs are left" in done.stderr
     assert "  ops/custom_op_one/reference.py: 1\n" in done.stderr
@@ -257,7 +249,7 @@ def test_a_version_without_a_model_is_not_published(tmp_path: Path) -> None:
     evolve(made)
     made.replace("ops/group_norm/cases.py", "domain_version=3", "domain_version=2")
     made.replace("ops/group_norm/cases.py", ', "lift": 0.25', "")
-    done = stage(made, "publish", "group_norm")
+    done = made.stage("publish", "group_norm")
     assert done.returncode == 2
     says = "group_norm has no case to keep for version 3: add a model with domain_version=3 to ops/group_norm/cases.py"
     assert says in done.stderr
@@ -269,14 +261,14 @@ def test_published_files_are_not_overwritten(tmp_path: Path) -> None:
     made.replace("ops/group_norm/spec.py", "versions=(1, 2)", "versions=(1, 2, 3)")
     schema = made.paths.published("group_norm", 1) / "schema.json"
     kept = made.paths.published_model("group_norm", 1).read_bytes()
-    done = stage(made, "publish", "group_norm")
+    done = made.stage("publish", "group_norm")
     assert done.returncode == 0, done.stderr
     assert '"domain_versions": [1, 2, 3]' in schema.read_text()
     assert '"T": ["float32", "float64"]' in schema.read_text() and "later_types" in schema.read_text()
     assert made.paths.published_model("group_norm", 1).read_bytes() == kept
     made.replace("ops/group_norm/spec.py", "default=1e-5", "default=1e-4")
     before = schema.read_text()
-    done = stage(made, "publish", "group_norm")
+    done = made.stage("publish", "group_norm")
     assert done.returncode == 3
     assert "attributes['epsilon'].default: version 1 is published with 1e-05, found 0.0001" in done.stderr
     assert schema.read_text() == before
@@ -285,7 +277,7 @@ def test_published_files_are_not_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "version"), [("custom_op_one", 1), ("nms", 1), ("gelu", 1)])
 def test_every_kind_of_operator_can_be_published(name: str, version: int, tmp_path: Path) -> None:
     made = Project.copy(tmp_path, operators=(name,))
-    done = stage(made, "publish", name)
+    done = made.stage("publish", name)
     assert done.returncode == 0, done.stderr
     model = onnx.load_model(made.paths.published_model(name, version))
     onnx.checker.check_model(model)

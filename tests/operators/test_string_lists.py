@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from pathlib import Path
 
 import onnx
 import pytest
@@ -18,6 +16,7 @@ from onnx import helper
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.cells import Cell
 from opmatrix.toolchain import compile
+from tests.support.building import classic_kernel
 from tests.support.forked import forked
 from tests.support.projects import Project, edited
 
@@ -148,19 +147,7 @@ def test_an_older_onnx_runtime_refuses_the_session(project: Project) -> None:
 
 def test_the_classic_binding_computes_the_same(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over the C++ headers of the installed torch, as for a torch before 2.10."""
-    monkeypatch.setattr(compile, "is_classic", lambda spec, torch: True)
-    compile.run(project.paths, load_operator(project.paths, "tag_count"), torch=Path(sys.prefix))
-
-    def kernel() -> None:
-        from opmatrix.project.settings import installed
-        from opmatrix.torch_checks import register as stage
-        from opmatrix.torch_ops import load
-
-        load.is_classic = lambda spec, torch: True
-        assert installed().torch
-        assert stage._kernel(project.paths, load_operator(project.paths, "tag_count"))
-
-    assert forked(kernel, project.root / "output") == ""
+    classic_kernel(project, "tag_count", monkeypatch)
 
 
 def test_the_legacy_exporter_still_traces_no_list_of_strings(project: Project) -> None:
@@ -220,13 +207,11 @@ FAULTS = {
 def test_a_fault_is_found(project: Project, fault: str) -> None:
     path, old, new, step, message = FAULTS[fault]
     with edited(project.root / path, old, new):
-        done = project.doit("opsets=18", step)
-    assert done.returncode == 1 and message in done.stdout + done.stderr, done.stdout + done.stderr
+        project.fails("opsets=18", step, message=message)
 
 
 @pytest.mark.slow
 @pytest.mark.deep
 def test_the_sanitizers_find_nothing(project: Project) -> None:
     """Also ThreadSanitizer's program, which has lists of strings."""
-    done = project.doit("-n", "2", "opsets=18", "sanitize")
-    assert done.returncode == 0, done.stdout + done.stderr
+    project.passes("-n", "2", "opsets=18", "sanitize")

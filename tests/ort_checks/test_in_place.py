@@ -26,26 +26,19 @@ from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.records import verdict
 from opmatrix.search import draw_inputs
-from opmatrix.spec import Case, Dims, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance, Values
+from opmatrix.spec import Case, Model, Random, Values
 from opmatrix.toolchain import compile
 from tests.support.building import with_native
+from tests.support.specs import declare, outputs
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
 
 CELL = Cell(torch=None, exporter="node", opset=18, ort=minor(installed().onnxruntime))
-EXACT = Tolerance(rtol=0.0, atol=0.0)
-LAG = OpSpec(
-    name="lag",
+LAG = declare(
+    "lag(x: T, by: T[]) -> before: T like by",
+    *outputs("y: T like x", may_inplace="x"),
     summary="Move each element to the next place.",
-    torch=None,
-    onnx=OnnxOp(domain="test.domain", op_type="Lag"),
     types={"T": ("float32", "bfloat16")},
-    inputs=(Input(name="x", type="T"), Input(name="by", type="T", dims=())),
-    outputs=(
-        Output(name="before", type="T", shape=SameAs(input="by")),
-        Output(name="y", type="T", shape=SameAs(input="x"), may_inplace="x"),
-    ),
-    tolerances={"custom": {"float32": EXACT, "bfloat16": EXACT}},
 )
 REFERENCE = """\
 import numpy as np
@@ -129,18 +122,11 @@ def test_the_same_in_a_dtype_that_numpy_lacks(tried: Callable[..., str]) -> None
     assert "output 'y': 1" in tried(WRONG, dtype="bfloat16")
 
 
-SEEN = OpSpec(
-    name="seen",
+SEEN = declare(
+    "seen(x: float32, z: int64) -> same: int64[2]",
+    *outputs("w: int64 like z", may_inplace="z"),
+    *outputs("y: float32 like x", may_inplace="x"),
     summary="Copy x, and say whether the copy has its memory.",
-    torch=None,
-    onnx=OnnxOp(domain="test.domain", op_type="Seen"),
-    inputs=(Input(name="x", type="float32"), Input(name="z", type="int64")),
-    outputs=(
-        Output(name="same", type="int64", shape=Dims(dims=(2,))),
-        Output(name="w", type="int64", shape=SameAs(input="z"), may_inplace="z"),
-        Output(name="y", type="float32", shape=SameAs(input="x"), may_inplace="x"),
-    ),
-    tolerances={"custom": {"float32": EXACT, "int64": EXACT}},
     kernel="""\
 #pragma once
 #include "opmatrix/tensor_view.h"

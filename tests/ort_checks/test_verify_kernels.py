@@ -23,9 +23,10 @@ from opmatrix.project.settings import installed
 from opmatrix.records import verdict
 from opmatrix.records.verdict import Verdict
 from opmatrix.search import draw_inputs
-from opmatrix.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
+from opmatrix.spec import Case, Model, OpSpec, Random
 from opmatrix.toolchain import compile
 from tests.support.building import with_native
+from tests.support.specs import declare
 from tests.support.taken_away import replayed
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
@@ -86,19 +87,10 @@ MODELS = (
 
 
 def spec(kernel: str) -> OpSpec:
-    exact = Tolerance(rtol=0.0, atol=0.0)
-    return OpSpec(
-        name="differ",
+    return declare(
+        "differ(x: T[N, C], y: T[N, C]) -> first: T like x, second: T like y",
         summary="Two differences.",
-        torch=None,
-        onnx=OnnxOp(domain="test.domain", op_type="Differ"),
         types={"T": ("float32",)},
-        inputs=(Input(name="x", type="T", dims=("N", "C")), Input(name="y", type="T", dims=("N", "C"))),
-        outputs=(
-            Output(name="first", type="T", shape=SameAs(input="x")),
-            Output(name="second", type="T", shape=SameAs(input="y")),
-        ),
-        tolerances={"custom": {"float32": exact}},
         kernel=kernel,
     )
 

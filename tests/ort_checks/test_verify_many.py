@@ -19,9 +19,10 @@ from opmatrix.ort_checks import verify
 from opmatrix.ort_checks.evaluator import ReferenceRun
 from opmatrix.project.paths import Paths
 from opmatrix.records import verdict
-from opmatrix.spec import Case, Dims, FromKernel, Input, Model, OnnxOp, OpSpec, Output, SameAs, Tensor, Values
+from opmatrix.spec import Case, Dims, FromKernel, Model, Tensor, Values
 from tests.support.double import CELL
-from tests.support.many import EXACT, MASK, SPEC, decomposed, model, node, project, with_model, write_model
+from tests.support.many import MASK, SPEC, decomposed, model, node, project, with_model, write_model
+from tests.support.specs import EXACT, declare
 
 pytestmark = pytest.mark.ort
 
@@ -117,16 +118,7 @@ def test_a_size_from_an_expression(paths: Paths, dims: tuple[str | int, ...], me
         write_data.run(paths, operator)
 
 
-TEXT = OpSpec(
-    name="text",
-    summary="The same text.",
-    torch=None,
-    onnx=OnnxOp(domain="test.domain", op_type="Text"),
-    inputs=(Input(name="x", type="string"),),
-    outputs=(Output(name="y", type="string", shape=SameAs(input="x")),),
-    tolerances={"decomposed": {"string": EXACT}},
-    lowerings=("decomposed",),
-)
+TEXT = declare("text(x: string) -> y: string like x", summary="The same text.", lowerings=("decomposed",))
 
 
 @pytest.mark.parametrize("expected", ["größer", "other"])
@@ -181,14 +173,11 @@ def test_a_contrib_operator_needs_no_library(tmp_path: Path) -> None:
     paths = Paths(tmp_path)
     paths.op("inverted").mkdir(parents=True)
     paths.reference("inverted").write_text("import numpy as np\ndef inverted(x): return np.linalg.inv(x)")
-    spec = OpSpec(
-        name="inverted",
+    spec = declare(
+        "inverted(x: T) -> y: T like x",
+        onnx="com.microsoft::Inverse",
         summary="The inverse.",
-        torch=None,
-        onnx=OnnxOp(domain="com.microsoft", op_type="Inverse"),
         types={"T": ("float64",)},
-        inputs=(Input(name="x", type="T"),),
-        outputs=(Output(name="y", type="T", shape=SameAs(input="x")),),
         tolerances={"custom": {"float64": replace(EXACT, rtol=1e-12)}},
         runtime="contrib",
     )

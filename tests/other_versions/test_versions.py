@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -35,8 +34,7 @@ pytestmark = [pytest.mark.matrix, pytest.mark.compile, pytest.mark.torch, pytest
 def test_one_library_serves_every_onnx_runtime(project: Project, needs: Needs) -> None:
     """nms has absent inputs before others: with shape inference, ONNX Runtime 1.18 and 1.21 crash on them."""
     needs(*(f"ort{version}" for version in ORT if version != "1.31"))
-    done = project.doit("ort=all", "opsets=18,21")
-    assert done.returncode == 0, done.stdout + done.stderr
+    project.passes("ort=all", "opsets=18,21")
     found = project.records()
     assert {cell.rpartition("-ort")[2] for cell in found} == {*ORT}
     libraries = list(project.paths.build.glob("compile/*/*_ort.so"))
@@ -80,15 +78,13 @@ def test_an_export_by_hand(project: Project, needs: Needs) -> None:
     needs("torch2.15")
     assert project.doit("codegen:nms", "data:nms").returncode == 0
     arguments = ("export", "nms", "--lowering", "custom", "--cell", "torch2.15-dynamo-opset18-ort1.31")
-    command = [sys.executable, "-m", "opmatrix", *arguments]
-    done = subprocess.run(command, cwd=project.root, capture_output=True, text=True)
+    done = project.stage(*arguments)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_both_exporters_of_several_torches_give_the_same_nodes(project: Project, needs: Needs) -> None:
     needs("torch2.9", "torch2.15")
-    done = project.doit("torch=all", "opsets=18")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = project.passes("torch=all", "opsets=18")
     assert "export:group_norm-custom-agreement@torch2." in done.stdout
     found = project.records()
     assert {record["torch"] for record in found.values()} >= {"2.9", "2.13", "2.15"}

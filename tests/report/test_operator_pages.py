@@ -12,48 +12,24 @@ from opmatrix.declaration.load import Operator, load_operators
 from opmatrix.project.paths import Paths
 from opmatrix.report import operator_pages
 from opmatrix.report.operator_pages import code, plain, table
-from opmatrix.spec import (
-    Attribute,
-    Case,
-    Dims,
-    FromKernel,
-    Input,
-    Model,
-    OnnxOp,
-    OpSpec,
-    Output,
-    Override,
-    Random,
-    SameAs,
-    Tolerance,
-    TorchOp,
-    ValueRule,
-)
+from opmatrix.spec import Attribute, Case, Model, OnnxOp, OpSpec, Override, Random, Tolerance, TorchOp, ValueRule
+from tests.support.specs import attribute, declare, inputs, outputs
 
 ROOT = Path(__file__).parents[2]
 
-SPEC = OpSpec(
-    name="pick",
-    summary="Pick rows | of x.",
-    torch=TorchOp(name="my::pick"),
+SPEC = declare(
+    "pick() -> a: T like x",
+    *inputs("x: T[N, 3, ...]", doc="rows"),
+    *inputs("y: T like x, weights: float32[N]?, more: T*"),
+    attribute("mode='near'", allowed=("near", "far")),
+    Attribute(name="k", kind="int", torch_name="count", onnx_name="signed", minimum=1, maximum=9, doc="how many"),
+    attribute("deep=False", torch_only=True),
+    *outputs("b: float64[2*N]", doc="twice"),
+    *outputs("c: int64[?, ?]"),
+    torch="my::pick",
     onnx=OnnxOp(domain="my.domain", op_type="Pick", versions=(1, 2)),
+    summary="Pick rows | of x.",
     types={"T": ("float32", "int64")},
-    inputs=(
-        Input(name="x", type="T", dims=("N", 3, "..."), doc="rows"),
-        Input(name="y", type="T", same_as="x"),
-        Input(name="weights", type="float32", dims=("N",), optional=True),
-        Input(name="more", type="T", variadic=True),
-    ),
-    attributes=(
-        Attribute(name="mode", kind="string", default="near", allowed=("near", "far")),
-        Attribute(name="k", kind="int", torch_name="count", onnx_name="signed", minimum=1, maximum=9, doc="how many"),
-        Attribute(name="deep", kind="bool", default=False, torch_only=True),
-    ),
-    outputs=(
-        Output(name="a", type="T", shape=SameAs(input="x")),
-        Output(name="b", type="float64", shape=Dims(dims=("2*N",)), doc="twice"),
-        Output(name="c", type="int64", shape=FromKernel(rank=2)),
-    ),
     tolerances={"custom": {"float32": Tolerance(rtol=1e-6, atol=0)}},
     min_opset=11,
 )

@@ -13,21 +13,8 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.search import draw_models, shapes
 from opmatrix.search.attribute_candidates import candidates
-from opmatrix.spec import (
-    Attribute,
-    Case,
-    Dims,
-    Input,
-    Model,
-    OnnxOp,
-    OpSpec,
-    Output,
-    Random,
-    SameAs,
-    Tolerance,
-    Values,
-    shape_of,
-)
+from opmatrix.spec import Attribute, Case, Dims, Input, Model, Output, Random, SameAs, Values, shape_of
+from tests.support.specs import attribute, declare, inputs, outputs
 
 
 @pytest.mark.parametrize(
@@ -55,12 +42,12 @@ def test_candidates(attribute: Attribute, wanted: set[Any]) -> None:
 @pytest.mark.parametrize("kind", ["int", "ints"])
 def test_an_optional_attribute_is_drawn_as_none_and_as_a_value(kind: Any, tmp_path: Path) -> None:
     """Also where no case has a value."""
-    spec = OpSpec(
-        name="f", summary="", torch=None, onnx=OnnxOp(domain="test", op_type="F"), tolerances={},
-        inputs=(Input(name="x", type="float32", dims=("N",)),),
-        attributes=(Attribute(name="a", kind=kind, optional=True),),
-        outputs=(Output(name="y", type="float32", shape=Dims(dims=("N",))),),
-    )  # fmt: skip
+    spec = declare(
+        "f(x: float32[N]) -> y: float32[N]",
+        Attribute(name="a", kind=kind, optional=True),
+        onnx="test::F",
+        tolerances={},
+    )
     model = Model(name="m", cases=(Case(name="c", inputs={"x": Random(shape=(2,))}),))
     drawn = draw_models.collect(Operator(spec=spec, models=(model,)), examples=100, home=tmp_path)
     found = [one.attributes["a"] for one in drawn]
@@ -96,21 +83,14 @@ def test_an_int_without_limits_stays_near_what_the_cases_have() -> None:
     assert max(map(abs, candidates(attribute, (-1, 2)))) == 34 and max(map(abs, candidates(attribute, (50,)))) == 100
 
 
-EXACT = Tolerance(rtol=0.0, atol=0.0)
-SPEC = OpSpec(
-    name="pool",
+SPEC = declare(
+    "pool(x: int32[N, C]) -> y: int32[N, C, height, width]",
+    attribute("height=2", minimum=1, maximum=2**31),
+    attribute("width=2", minimum=1, maximum=2**31),
+    attribute("level=0.25"),
+    attribute("strides=(1, 2)", minimum=1, maximum=8),
+    onnx="test::Pool",
     summary="Some bins.",
-    torch=None,
-    onnx=OnnxOp(domain="test", op_type="Pool"),
-    inputs=(Input(name="x", type="int32", dims=("N", "C")),),
-    attributes=(
-        Attribute(name="height", kind="int", default=2, minimum=1, maximum=2**31),
-        Attribute(name="width", kind="int", default=2, minimum=1, maximum=2**31),
-        Attribute(name="level", kind="float", default=0.25),
-        Attribute(name="strides", kind="ints", default=(1, 2), minimum=1, maximum=8),
-    ),
-    outputs=(Output(name="y", type="int32", shape=Dims(dims=("N", "C", "height", "width"))),),
-    tolerances={"custom": {"int32": EXACT}},
 )
 OPERATOR = Operator(
     spec=SPEC, models=(Model(name="one", cases=(Case(name="only", inputs={"x": Random(shape=(2, 3))}),)),)
@@ -199,12 +179,8 @@ def test_elements_equal_an_attribute(drawn: list[Model]) -> None:
 
 def test_an_attribute_that_is_a_size_is_drawn_beyond_16(tmp_path: Path) -> None:
     """As `n` of mmcv's operators, which is the number of points: a fault in a kernel's last block would be missed."""
-    spec = replace(
-        SPEC,
-        inputs=(Input(name="x", type="int32", dims=("b", "n", 3)),),
-        attributes=(Attribute(name="b", kind="int", minimum=0), Attribute(name="n", kind="int", minimum=1)),
-        outputs=(Output(name="y", type="int32", shape=SameAs(input="x")),),
-    )
+    attributes = (Attribute(name="b", kind="int", minimum=0), Attribute(name="n", kind="int", minimum=1))
+    spec = replace(SPEC, inputs=inputs("x: int32[b, n, 3]"), attributes=attributes, outputs=outputs("y: int32 like x"))
     case = Case(name="only", inputs={"x": Random(shape=(2, 20, 3))})
     operator = Operator(spec=spec, models=(Model(name="only", attributes={"b": 2, "n": 20}, cases=(case,)),))
     drawn = draw_models.collect(operator, examples=200, home=tmp_path, seed="b")
@@ -214,16 +190,9 @@ def test_an_attribute_that_is_a_size_is_drawn_beyond_16(tmp_path: Path) -> None:
 
 def test_an_int_without_limits_is_drawn_beyond_32_bits(tmp_path: Path) -> None:
     """A kernel that cuts a seed to 32 bits differs there. An axis, or one with a limit, is not drawn so."""
-    spec = replace(
-        SPEC,
-        inputs=(Input(name="x", type="int32", dims=("N", "C")),),
-        attributes=(
-            Attribute(name="seed", kind="int", default=0),
-            Attribute(name="axis", kind="int", default=-1),
-            Attribute(name="count", kind="int", default=1, minimum=0),
-        ),
-        outputs=(Output(name="y", type="int32", shape=SameAs(input="x", replace={"axis": 1})),),
-    )
+    output = Output(name="y", type="int32", shape=SameAs(input="x", replace={"axis": 1}))
+    attributes = (attribute("seed=0"), attribute("axis=-1"), attribute("count=1", minimum=0))
+    spec = replace(SPEC, attributes=attributes, outputs=(output,))
     case = Case(name="only", inputs={"x": Random(shape=(3, 4))})
     operator = Operator(spec=spec, models=(Model(name="only", cases=(case,)),))
     draws = [draw_models.collect(operator, examples=200, home=tmp_path, seed=seed) for seed in ("b", "c")]

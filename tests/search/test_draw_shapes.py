@@ -22,31 +22,21 @@ from opmatrix.spec import (
     Dims,
     Input,
     Model,
-    OnnxOp,
     OpSpec,
     Output,
     Random,
     SameAs,
-    Tolerance,
     shape_of,
     tensors_of,
 )
+from tests.support.specs import declare
 
 Shapes = Mapping[str, Sequence[tuple[int, ...]]]
 DRAWS = 200
 
 
 def spec(inputs: Sequence[Input], *attributes: Attribute, shape: SameAs | Dims) -> OpSpec:
-    made = OpSpec(
-        name="drawn",
-        summary="Drawn.",
-        torch=None,
-        onnx=OnnxOp(domain="test.domain", op_type="Drawn"),
-        inputs=tuple(inputs),
-        attributes=attributes,
-        outputs=(Output(name="y", type="float32", shape=shape),),
-        tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}},
-    )
+    made = declare("drawn", *inputs, *attributes, Output(name="y", type="float32", shape=shape), summary="Drawn.")
     assert not list(sizes(made))
     return made
 

@@ -10,33 +10,13 @@ from opmatrix.declaration.load import Operator
 from opmatrix.search.draw_attributes import Frame
 from opmatrix.search.draw_models import kept, open_sizes
 from opmatrix.search.shapes import resized_shapes
-from opmatrix.spec import (
-    Attribute,
-    Case,
-    Input,
-    Model,
-    OnnxOp,
-    OpSpec,
-    Output,
-    Random,
-    SameAs,
-    Tolerance,
-    Values,
-    shape_of,
-)
+from opmatrix.spec import Attribute, Case, Input, Model, OpSpec, Random, Values, shape_of
+from tests.support.specs import declare
 
-SPEC = OpSpec(
-    name="segments",
+SPEC = declare(
+    "segments(x: float32[N, 4, ...], of: int64, flag: float32[1]) -> y: float32 like x",
+    onnx="test::Segments",
     summary="Sums.",
-    torch=None,
-    onnx=OnnxOp(domain="test", op_type="Segments"),
-    inputs=(
-        Input(name="x", type="float32", dims=("N", 4, "...")),
-        Input(name="of", type="int64"),
-        Input(name="flag", type="float32", dims=(1,)),
-    ),
-    outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),),
-    tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}},
 )
 SEGMENTS = Values(values=(0, 0, 1, 3))
 CASE = Case(name="only", inputs={"x": Random(shape=(4, 4, 5)), "of": SEGMENTS, "flag": Values(values=(1.0,))})

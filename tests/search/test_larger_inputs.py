@@ -16,22 +16,13 @@ from opmatrix.data.reference import Reference
 from opmatrix.project.paths import Paths
 from opmatrix.search.drawn import reference_outputs
 from opmatrix.search.larger_inputs import ENOUGH, Compute, enlarge, growing, large_pair
-from opmatrix.spec import Case, Dims, Input, Model, OnnxOp, OpSpec, Output, Random, Tolerance, ValueRule, Values
+from opmatrix.spec import Case, Dims, Input, Model, OpSpec, Output, Random, ValueRule, Values
 from tests.support.projects import with_reference
+from tests.support.specs import declare, inputs, outputs
 
-SPEC = OpSpec(
-    name="grown",
+SPEC = declare(
+    "grown(x: float32[N, C, ...], weight: float32[C, C]?, like: float32 like x, free: int64) -> y: float32[N]",
     summary="Sums rows.",
-    torch=None,
-    onnx=OnnxOp(domain="test.domain", op_type="Grown"),
-    inputs=(
-        Input(name="x", type="float32", dims=("N", "C", "...")),
-        Input(name="weight", type="float32", dims=("C", "C"), optional=True),
-        Input(name="like", type="float32", same_as="x"),
-        Input(name="free", type="int64"),
-    ),
-    outputs=(Output(name="y", type="float32", shape=Dims(dims=("N",))),),
-    tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}},
 )
 CASE = Case(
     name="plain",
@@ -154,12 +145,8 @@ def test_nothing_where_the_reference_refuses_all_that_is_larger(tmp_path: Path) 
 
 def test_nothing_is_computed_whose_output_is_too_large(tmp_path: Path) -> None:
     """The output has a million elements, and of the smallest larger input more than are allowed."""
-    spec = replace(
-        SPEC,
-        name="outer",
-        inputs=(Input(name="x", type="float32", dims=("N",)), Input(name="y", type="float32", dims=("C",))),
-        outputs=(Output(name="z", type="float32", shape=Dims(dims=("N", "C"))),),
-    )
+    given = inputs("x: float32[N], y: float32[C]")
+    spec = replace(SPEC, name="outer", inputs=given, outputs=outputs("z: float32[N, C]"))
     case = Case(name="outer", inputs={"x": Random(shape=(1000,)), "y": Random(shape=(1000,))})
     model, tried = Model(name="outer", cases=(case,)), list[int]()
 

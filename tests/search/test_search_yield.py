@@ -21,19 +21,16 @@ from opmatrix.search import draw_inputs
 from opmatrix.search import drawn as drawn_cases
 from opmatrix.search.coverage import measure
 from opmatrix.search.drawn import Drawn
-from opmatrix.spec import Attribute, Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance, TorchOp
+from opmatrix.spec import Case, Model, Random, TorchOp
+from tests.support.specs import FLOATS, attribute, declare
 
-SPEC = OpSpec(
-    name="scaled",
+SPEC = declare(
+    "scaled(x: T[N, M], w: T[M]?) -> y: T like x",
+    attribute("power=1", minimum=0, maximum=20),
+    onnx="test::Scaled",
     summary="A factor per column.",
-    torch=None,
-    onnx=OnnxOp(domain="test", op_type="Scaled"),
-    types={"T": ("float32", "float64")},
-    inputs=(Input(name="x", type="T", dims=("N", "M")), Input(name="w", type="T", dims=("M",), optional=True)),
-    attributes=(Attribute(name="power", kind="int", default=1, minimum=0, maximum=20),),
-    outputs=(Output(name="y", type="T", shape=SameAs(input="x")),),
-    tolerances={"custom": {t: Tolerance(rtol=0.0, atol=0.0) for t in ("float32", "float64")}},
-)  # fmt: skip
+    types=FLOATS,
+)
 CASE = Case(name="only", inputs={"x": Random(shape=(2, 3)), "w": Random(shape=(3,))})
 OPERATOR = Operator(spec=SPEC, models=(Model(name="one", types={"T": "float32"}, cases=(CASE,)),))
 RIGHT = "return x if w is None else x * w"

@@ -63,11 +63,8 @@ def mistakes(*attributes: Attribute, versions: tuple[int, ...] = (1, 2), uses: t
         ([replace(OFFSET, since=1)], (1, 2), "attributes[0].since: found 1, allowed: 2"),
         ([replace(OFFSET, since=3)], (1, 2, 4), "attributes[0].since: found 3, allowed: 2, 4"),
         ([replace(OFFSET, since=2, default=None)], (1, 2), "attributes[0].default: missing; it is the"),
-        (
-            [replace(OFFSET, since=2), replace(OFFSET, name="other", since=None)],
-            (1, 2),
-            "attributes: found offset since 2, other since 1, allowed: those of later versions last",
-        ),
+        ([replace(OFFSET, since=2), replace(OFFSET, name="other", since=None)], (1, 2),
+         "attributes: found offset since 2, other since 1, allowed: those of later versions last"),
         ([replace(OFFSET, since=None, name="schema_version")], (1,), "found 'schema_version', which nodes of a later"),
     ],
 )  # fmt: skip

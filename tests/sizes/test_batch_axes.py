@@ -10,32 +10,19 @@ import pytest
 
 from opmatrix.declaration.validation.operator import declaration
 from opmatrix.sizes.batch import BatchAxes, batch_axes
-from opmatrix.spec import (
-    Attribute,
-    Dims,
-    FromKernel,
-    Input,
-    OnnxOp,
-    OpSpec,
-    Output,
-    Override,
-    SameAs,
-    Tolerance,
-    TorchOp,
-    ValueRule,
-)
+from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, Override, SameAs, TorchOp, ValueRule
+from tests.support.specs import declare
 
 
 def spec(inputs: Sequence[Input], shape: Any, batch: str, **fields: Any) -> OpSpec:
     shapes = shape if isinstance(shape, list) else [shape]
-    made = OpSpec(
-        name="conv",
-        summary="Any.",
+    made = declare(
+        "conv",
+        *inputs,
+        *(Output(name=f"y{n}", type="float32", shape=one) for n, one in enumerate(shapes)),
         torch=TorchOp(name="my::conv", batch=batch),
-        onnx=OnnxOp(domain="my.domain", op_type="MyConv"),
-        inputs=tuple(inputs),
-        outputs=tuple(Output(name=f"y{n}", type="float32", shape=one) for n, one in enumerate(shapes)),
-        tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}},
+        onnx="my.domain::MyConv",
+        summary="Any.",
     )
     return replace(made, **fields)
 

@@ -30,38 +30,27 @@ from opmatrix.spec import (
     FromKernel,
     Input,
     Model,
-    OnnxOp,
     OpSpec,
     Output,
     Random,
     SameAs,
-    Tolerance,
 )
+from tests.support.specs import attribute, declare, inputs, outputs
 
 SHAPES = {"x": (7, 3, 5), "weight": (8, 4), "offsets": (10,), "free": (2, 0)}
 VALUES: dict[str, AttributeValue] = {"groups": 2, "stride": (3, 2), "padding": (1, 0), "dim": -2}
 # What the names stand for in SHAPES and VALUES.
 NAMES = {"N": 7, "C": 5, "R": 3, "K": 4, "P": 9, "D": 4, "groups": 2, "stride": (3, 2), "padding": (1, 0), "dim": -2}
-SPEC = OpSpec(
-    name="sized",
+SPEC = declare(
+    "sized() -> y: float32 like x",
+    *inputs("x: float32[N, ..., C]", rank="R"),
+    *inputs("weight: float32[groups*K, D], offsets: float32[P + 1], free: float32"),
+    attribute("groups=1", minimum=1),
+    attribute("stride=(1, 1)", minimum=1),
+    attribute("padding=(0, 0)", minimum=0),
+    attribute("dim=0"),
+    attribute("scale=1.0"),
     summary="Every kind of size.",
-    torch=None,
-    onnx=OnnxOp(domain="test.domain", op_type="Sized"),
-    inputs=(
-        Input(name="x", type="float32", dims=("N", "...", "C"), rank="R"),
-        Input(name="weight", type="float32", dims=("groups*K", "D")),
-        Input(name="offsets", type="float32", dims=("P + 1",)),
-        Input(name="free", type="float32"),
-    ),
-    attributes=(
-        Attribute(name="groups", kind="int", default=1, minimum=1),
-        Attribute(name="stride", kind="ints", default=(1, 1), minimum=1),
-        Attribute(name="padding", kind="ints", default=(0, 0), minimum=0),
-        Attribute(name="dim", kind="int", default=0),
-        Attribute(name="scale", kind="float", default=1.0),
-    ),
-    outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),),
-    tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}},
 )
 EXPRESSIONS = [
     "N", "R", "K", "P", "groups", "stride[0]", "padding[1]", "x.shape[dim]", "x.shape[-1]", "prod(...)",
@@ -407,10 +396,9 @@ def test_a_name_of_an_attribute_is_its_value_in_an_input_too() -> None:
 SHARING = replace(
     SPEC,
     inputs=(
-        Input(name="x", type="float32", dims=("...", "N")),
-        Input(name="index", type="float32", dims=(2, "...", "M"), further_as="x"),
-        Input(name="first", type="float32", dims=("Q",), optional=True),
-        Input(name="second", type="float32", dims=("2*Q + N",), optional=True),
+        *inputs("x: float32[..., N]"),
+        *inputs("index: float32[2, ..., M]", further_as="x"),
+        *inputs("first: float32[Q]?, second: float32[2*Q + N]?"),
     ),
     attributes=(),
 )
@@ -484,13 +472,8 @@ def test_an_impossible_size_is_an_error() -> None:
 
 def test_torch_gets_the_range_of_an_axis_and_what_follows_from_it() -> None:
     """So that no computed size is 0 or 1, for which torch would trace another program."""
-    inputs = (
-        Input(name="x", type="float32", dims=("N", "L")),
-        Input(name="taps", type="float32", dims=("K",)),
-        Input(name="ends", type="float32", dims=("2*N + 1",)),
-    )
-    output = Output(name="y", type="float32", shape=Dims(dims=("N", "L - K + 1")))
-    spec = replace(SPEC, inputs=inputs, attributes=(), outputs=(output,))
+    parts = inputs("x: float32[N, L], taps: float32[K], ends: float32[2*N + 1]")
+    spec = replace(SPEC, inputs=parts, attributes=(), outputs=outputs("y: float32[N, L - K + 1]"))
     given = {"x": Random(shape=(3, 9)), "taps": Random(shape=(4,)), "ends": Random(shape=(7,))}
     case = Case(name="c", inputs=given)
     dynamic = {"x": ("N", "L"), "taps": ("K",), "ends": ("E",)}

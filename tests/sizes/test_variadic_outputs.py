@@ -14,39 +14,20 @@ from opmatrix.declaration.validation.operator import declaration
 from opmatrix.search import shapes as output_sizes
 from opmatrix.signature.signature import stable_abi_since, torch_schema
 from opmatrix.sizes.variadic import flat, nested, of_model, shapes_by_input, with_count
-from opmatrix.spec import (
-    Attribute,
-    Case,
-    Dims,
-    FromKernel,
-    Input,
-    Model,
-    OnnxOp,
-    OpSpec,
-    Output,
-    Override,
-    Random,
-    SameAs,
-    Tolerance,
-    TorchOp,
-)
+from opmatrix.spec import Attribute, Case, Dims, FromKernel, Model, OpSpec, Output, Override, Random, SameAs, TorchOp
+from tests.support.specs import declare
 
-EXACT = Tolerance(rtol=0.0, atol=0.0)
 PARTS = Output(name="parts", type="T", shape=SameAs(input="x"), variadic="count")
-SPEC = OpSpec(
-    name="several",
+SPEC = declare(
+    "several(x: T, xs: T*) -> y: T like x",
+    Attribute(name="count", kind="int", minimum=1),
+    Attribute(name="level", kind="int"),
+    Attribute(name="sizes", kind="ints"),
+    PARTS,
+    torch="my::several",
+    onnx="my.domain::Several",
     summary="Several outputs.",
-    torch=TorchOp(name="my::several"),
-    onnx=OnnxOp(domain="my.domain", op_type="Several"),
     types={"T": ("float32",)},
-    inputs=(Input(name="x", type="T"), Input(name="xs", type="T", variadic=True)),
-    attributes=(
-        Attribute(name="count", kind="int", minimum=1),
-        Attribute(name="level", kind="int"),
-        Attribute(name="sizes", kind="ints"),
-    ),
-    outputs=(Output(name="y", type="T", shape=SameAs(input="x")), PARTS),
-    tolerances={"custom": {"float32": EXACT}},
 )
 
 

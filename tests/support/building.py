@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from opmatrix.codegen import write_code
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.toolchain import compile
 from opmatrix.toolchain.find import find_toolchain
+from tests.support.forked import forked
 from tests.support.projects import ROOT, Project, compiled_once, with_reference
 
 
@@ -71,3 +75,20 @@ def registered(project: Project, *operators: str) -> list[Any]:
         if gradient := load.gradient(project.paths, operator.spec):
             gradient.register(torch_qualified(operator.spec))
     return found
+
+
+def classic_kernel(project: Project, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile an operator over the C++ headers of the installed torch, and compare its kernel with the reference."""
+    monkeypatch.setattr(compile, "is_classic", lambda spec, torch: True)
+    compile.run(project.paths, load_operator(project.paths, name), torch=Path(sys.prefix))
+
+    def kernel() -> None:
+        from opmatrix.project.settings import installed
+        from opmatrix.torch_checks import register as stage
+        from opmatrix.torch_ops import load
+
+        load.is_classic = lambda spec, torch: True
+        assert installed().torch
+        assert stage._kernel(project.paths, load_operator(project.paths, name))
+
+    assert forked(kernel, project.root / "output") == ""

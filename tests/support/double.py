@@ -14,22 +14,9 @@ from opmatrix.declaration.load import Operator
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
-from opmatrix.spec import (
-    Attribute,
-    Case,
-    Input,
-    Lowering,
-    Model,
-    OnnxOp,
-    OpSpec,
-    Output,
-    Random,
-    SameAs,
-    Tensor,
-    Tolerance,
-    Values,
-)
+from opmatrix.spec import Case, Lowering, Model, Random, Tensor, Tolerance, Values
 from tests.support.projects import with_reference
+from tests.support.specs import FLOATS, declare
 
 CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort=minor(installed().onnxruntime))
 REFERENCE = """
@@ -37,15 +24,10 @@ def double(x, *, factor):
     return x * factor
 """
 TOLERANCES = {"float32": Tolerance(rtol=1e-6, atol=0.0), "float64": Tolerance(rtol=1e-12, atol=0.0)}
-SPEC = OpSpec(
-    name="double",
+SPEC = declare(
+    "double(x: T[...], factor=2.0) -> y: T like x",
     summary="Twice the input.",
-    torch=None,
-    onnx=OnnxOp(domain="test.domain", op_type="Double"),
-    types={"T": ("float32", "float64")},
-    inputs=(Input(name="x", type="T", dims=("...",)),),
-    attributes=(Attribute(name="factor", kind="float", default=2.0),),
-    outputs=(Output(name="y", type="T", shape=SameAs(input="x")),),
+    types=FLOATS,
     tolerances={"custom": TOLERANCES, "decomposed": TOLERANCES},
     lowerings=("custom", "decomposed"),
 )

@@ -12,23 +12,10 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
-from opmatrix.spec import (
-    Attribute,
-    Case,
-    FromKernel,
-    Input,
-    Model,
-    OnnxOp,
-    OpSpec,
-    Output,
-    Random,
-    SameAs,
-    Tensor,
-    Tolerance,
-    Values,
-)
+from opmatrix.spec import Case, Model, Random, Tensor, Values
 from tests.support.double import CELL
 from tests.support.projects import with_reference
+from tests.support.specs import EXACT, declare
 
 REFERENCE = """
 import numpy as np
@@ -39,27 +26,11 @@ def many(x, mask, others, *, axes, mode, strict):
     kept = np.ones(x.shape, bool) if mask is None else mask
     return sum(others, np.where(kept, x, x.dtype.type(0))), np.stack(np.nonzero(kept))
 """
-EXACT = Tolerance(rtol=0.0, atol=0.0)
-SPEC = OpSpec(
-    name="many",
+SPEC = declare(
+    "many(x: T[N], mask: bool[N]?, others: T[N]*, axes=(0, -1), mode='sum', strict=True)"
+    " -> y: T like x, kept: int64[?, ?]",
     summary="Add up what is kept, and say where it is.",
-    torch=None,
-    onnx=OnnxOp(domain="test.domain", op_type="Many"),
     types={"T": ("float32", "int32", "int64")},
-    inputs=(
-        Input(name="x", type="T", dims=("N",)),
-        Input(name="mask", type="bool", dims=("N",), optional=True),
-        Input(name="others", type="T", dims=("N",), variadic=True),
-    ),
-    attributes=(
-        Attribute(name="axes", kind="ints", default=(0, -1)),
-        Attribute(name="mode", kind="string", default="sum"),
-        Attribute(name="strict", kind="bool", default=True),
-    ),
-    outputs=(
-        Output(name="y", type="T", shape=SameAs(input="x")),
-        Output(name="kept", type="int64", shape=FromKernel(rank=2)),
-    ),
     tolerances={"custom": {}, "decomposed": {"float32": EXACT, "int32": EXACT, "int64": EXACT}},
     lowerings=("decomposed",),
 )

@@ -103,8 +103,7 @@ class Project:
     def verified(cls, name: str, folder: Path, *arguments: str) -> Project:
         """Copy the project tests/projects/`name` and run doit in it, which must pass."""
         made = cls.of(name, folder)
-        done = made.doit(*arguments)
-        assert done.returncode == 0, done.stdout + done.stderr
+        made.passes(*arguments)
         return made
 
     def bring(self, *operators: str) -> None:
@@ -146,6 +145,30 @@ class Project:
             text=True,
             timeout=3600,
         )
+
+    def passes(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run doit, which must pass."""
+        done = self.doit(*arguments, **environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    def fails(self, *arguments: str, message: str) -> subprocess.CompletedProcess[str]:
+        """Run doit, which must fail and print the message."""
+        done = self.doit(*arguments)
+        assert done.returncode == 1 and message in done.stdout + done.stderr, done.stdout + done.stderr
+        return done
+
+    def stage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a stage of the pipeline by hand."""
+        command = [sys.executable, "-m", "opmatrix", *arguments]
+        return subprocess.run(command, cwd=self.root, capture_output=True, text=True)
+
+    def calls(self, operator: str, program: str, message: str) -> None:
+        """Run a program with the operator in torch, which must fail with the message, or pass without one."""
+        load = f"import torch\ntorch.ops.load_library({str(self.paths.torch_library(operator))!r})"
+        done = subprocess.run([sys.executable, "-c", f"{load}\n{program}"], capture_output=True, text=True)
+        assert (done.returncode == 0) == (not message), done.stderr
+        assert message in done.stderr
 
     def records(self) -> dict[str, dict[str, Any]]:
         """Return the report's records by ``<op>-<lowering>@<cell>``, each with its cases."""

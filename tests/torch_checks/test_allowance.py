@@ -12,17 +12,15 @@ import pytest
 
 from opmatrix.data.arrays import Array
 from opmatrix.search.drawn import DrawnCase
-from opmatrix.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
+from opmatrix.spec import Case, Model, Random, Tolerance
+from tests.support.specs import declare
 
 pytestmark = pytest.mark.torch
 
-SPEC = OpSpec(
-    name="made",
+SPEC = declare(
+    "made(x: float64) -> y: float64 like x",
+    onnx="test::Made",
     summary="Made of one tensor.",
-    torch=None,
-    onnx=OnnxOp(domain="test", op_type="Made"),
-    inputs=(Input(name="x", type="float64"),),
-    outputs=(Output(name="y", type="float64", shape=SameAs(input="x")),),
     tolerances={"custom": {"float64": Tolerance(rtol=1e-15, atol=0.0)}},
 )
 RANDOM = np.random.default_rng(0).normal(size=400)

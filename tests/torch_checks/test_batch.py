@@ -17,22 +17,17 @@ from opmatrix.basics.files import write_text
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
 from opmatrix.search import draw_inputs
-from opmatrix.spec import Attribute, Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance, TorchOp
+from opmatrix.spec import Case, Model, OpSpec, Output, Random, SameAs, Tolerance, TorchOp
+from tests.support.specs import declare
 
 pytestmark = pytest.mark.torch
 
 NEAR = Tolerance(rtol=1e-5, atol=1e-5)
-SPEC = OpSpec(
-    name="centred",
-    summary="w * x, or in addition minus the mean of each column.",
+SPEC = declare(
+    "centred(x: float32[N, C], w: float32[C], with_sum=True) -> y: float32 like x",
+    Output(name="total", type="float32", shape=SameAs(input="x", replace={1: None}), optional="with_sum"),
     torch=TorchOp(name="batch_test::centred", batch="N"),
-    onnx=OnnxOp(domain="test.domain", op_type="Centred"),
-    inputs=(Input(name="x", type="float32", dims=("N", "C")), Input(name="w", type="float32", dims=("C",))),
-    attributes=(Attribute(name="with_sum", kind="bool", default=True),),
-    outputs=(
-        Output(name="y", type="float32", shape=SameAs(input="x")),
-        Output(name="total", type="float32", shape=SameAs(input="x", replace={1: None}), optional="with_sum"),
-    ),
+    summary="w * x, or in addition minus the mean of each column.",
     tolerances={"custom": {"float32": NEAR}},
 )
 FURTHER = replace(

@@ -22,13 +22,11 @@ from opmatrix.spec import (
     Input,
     MemoryLayout,
     Model,
-    OnnxOp,
     OpSpec,
     Output,
     Override,
     Random,
     SameAs,
-    Tolerance,
     TorchOp,
 )
 from opmatrix.torch_checks import compat, compat_transforms
@@ -37,25 +35,18 @@ from opmatrix.torch_checks.compat import Compat, Row
 from opmatrix.torch_ops import features, transforms
 from opmatrix.torch_ops.call import registered_overload
 from opmatrix.torch_ops.load import Gradient
+from tests.support.specs import FLOATS, declare
 
 pytestmark = pytest.mark.torch
 
 NUMBERS = itertools.count()
 SHAPE = {"x": Random(shape=(3, 4)), "w": Random(shape=(4,)), "shift": Random(shape=(4,), deviation=400.0)}
-SPEC = OpSpec(
-    name="scaled",
+SPEC = declare(
+    "scaled(x: T[..., C], w: T[C], shift: int32[C], factor=0.5) -> y: T like x",
+    torch="compat_0::scaled",
+    onnx="test::Scaled",
     summary="w * x * x + factor * shift.",
-    torch=TorchOp(name="compat_0::scaled"),
-    onnx=OnnxOp(domain="test", op_type="Scaled"),
-    types={"T": ("float32", "float64")},
-    inputs=(
-        Input(name="x", type="T", dims=("...", "C")),
-        Input(name="w", type="T", dims=("C",)),
-        Input(name="shift", type="int32", dims=("C",)),
-    ),
-    attributes=(Attribute(name="factor", kind="float", default=0.5),),
-    outputs=(Output(name="y", type="T", shape=SameAs(input="x")),),
-    tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0), "float64": Tolerance(rtol=0.0, atol=0.0)}},
+    types=FLOATS,
 )
 MODELS = tuple(
     Model(name=dtype, types={"T": dtype}, cases=(Case(name=dtype, inputs=SHAPE),)) for dtype in ("float32", "float64")

@@ -6,20 +6,19 @@ import pytest
 import torch
 
 from opmatrix.declaration.load import Operator
-from opmatrix.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, TorchOp
+from opmatrix.spec import Case, Model, Random
 from opmatrix.torch_checks import compat_transforms
 from opmatrix.torch_checks.compat_samples import bases, is_derived
+from tests.support.specs import declare
 
 pytestmark = pytest.mark.torch
 
-SPEC = OpSpec(
-    name="same",
+SPEC = declare(
+    "same(x: T) -> y: T like x",
+    torch="aten::clone",
+    onnx="my::Same",
     summary="As it is.",
-    torch=TorchOp(name="aten::clone"),
-    onnx=OnnxOp(domain="my", op_type="Same"),
     types={"T": ("float8_e5m2", "float32")},
-    inputs=(Input(name="x", type="T"),),
-    outputs=(Output(name="y", type="T", shape=SameAs(input="x")),),
     tolerances={},
 )
 

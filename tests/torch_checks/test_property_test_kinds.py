@@ -11,10 +11,10 @@ from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
 from opmatrix.search import draw_models, drawn
-from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 from tests.support.building import with_native
 from tests.support.forked import forked
 from tests.support.projects import edited
+from tests.support.specs import declare
 
 pytestmark = [pytest.mark.torch, pytest.mark.compile]
 
@@ -39,19 +39,11 @@ void each(TensorView<const T> x, TensorView<const T> w, TensorView<T> y, TensorV
 }
 }  // namespace opmatrix::each
 """
-EXACT = Tolerance(rtol=0.0, atol=0.0)
-SPEC = OpSpec(
-    name="each",
+SPEC = declare(
+    "each(x: T, w: T[N]) -> y: T like x, z: T like w",
+    torch="test::each",
     summary="The same numbers.",
-    torch=TorchOp(name="test::each"),
-    onnx=OnnxOp(domain="test.domain", op_type="Each"),
     types={"T": ("float32", "int64")},
-    inputs=(Input(name="x", type="T"), Input(name="w", type="T", dims=("N",))),
-    outputs=(
-        Output(name="y", type="T", shape=SameAs(input="x")),
-        Output(name="z", type="T", shape=SameAs(input="w")),
-    ),
-    tolerances={"custom": {"float32": EXACT, "int64": EXACT}},
     kernel=KERNEL,
 )
 OPERATOR = Operator(spec=SPEC, models=())

@@ -17,40 +17,22 @@ from opmatrix.basics.files import write_text
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
 from opmatrix.search import draw_inputs
-from opmatrix.spec import (
-    Attribute,
-    Case,
-    Input,
-    Model,
-    OnnxOp,
-    OpSpec,
-    Output,
-    Random,
-    SameAs,
-    Tolerance,
-)
+from opmatrix.spec import Case, Model, Random
 from opmatrix.torch_ops.load import LoadedLibrary
 from tests.support.forked import forked
+from tests.support.specs import FLOATS, attribute, declare
 
 if TYPE_CHECKING:
     import torch
 
 pytestmark = pytest.mark.torch
 
-EXACT = Tolerance(rtol=0.0, atol=0.0)
-SPEC = OpSpec(
-    name="gate",
+SPEC = declare(
+    "gate(x: T[N, M], w: T[M]) -> y: T like x",
+    attribute("threshold=0.5", minimum=0.0, maximum=1.0),
+    attribute("times=1", minimum=1, maximum=100),
     summary="What is above a threshold, times a number, else a weight.",
-    torch=None,
-    onnx=OnnxOp(domain="test.domain", op_type="Gate"),
-    types={"T": ("float32", "float64")},
-    inputs=(Input(name="x", type="T", dims=("N", "M")), Input(name="w", type="T", dims=("M",))),
-    attributes=(
-        Attribute(name="threshold", kind="float", default=0.5, minimum=0.0, maximum=1.0),
-        Attribute(name="times", kind="int", default=1, minimum=1, maximum=100),
-    ),
-    outputs=(Output(name="y", type="T", shape=SameAs(input="x")),),
-    tolerances={"custom": {"float32": EXACT, "float64": EXACT}},
+    types=FLOATS,
 )
 MODELS = (
     Model(

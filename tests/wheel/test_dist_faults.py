@@ -10,7 +10,6 @@ import shlex
 import shutil
 import sqlite3
 import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -50,8 +49,7 @@ def verified(tmp_path_factory: pytest.TempPathFactory) -> Project:
         f"[tool.opmatrix]\nformat = 1\n{table}{SETTINGS}[tool.opmatrix.limits]{limits}"
     )
     (made.root / "LICENSE.txt").write_text("As you like it.\n")
-    done = made.doit("dist")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = made.passes("dist")
     assert "1 case in 2 runs from the wheel\nbuild/dist/my_ops-1.0.0-py3" in done.stdout
     return made
 
@@ -65,8 +63,7 @@ def test_the_wheel_says_what_is_verified(verified: Project) -> None:
 
 
 def test_a_folder_for_kernels_is_of_the_verified_wheel(verified: Project) -> None:
-    done = verified.doit("dist", "--format", "hf-kernel")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = verified.passes("dist", "--format", "hf-kernel")
     assert "1 case in 1 run from the kernel folder\nbuild/hf-kernel: " in done.stdout
     assert "Verified: 1 cell and 5 checks, in torch 2." in (verified.paths.kernel_folder / "README.md").read_text()
     assert "all up to date" in verified.doit("dist", "--format", "hf-kernel").stdout
@@ -107,18 +104,16 @@ def test_a_wrong_kernel_ships_only_unverified(verified: Project) -> None:
         assert " register:group_norm-kernel@torch2.13 FAILED\n" in done.stdout
         assert re.search(r"^no wheel is built, because (register|verify):group_norm-\S+ failed$", done.stdout, re.M)
         assert "] dist" not in done.stdout and wheel_of(verified) == wheel, "what was verified stays"
-        hand = by_hand(verified, "dist")
+        hand = verified.stage("dist")
         assert (hand.returncode, "Run: doit dist" in hand.stderr) == (DistError.exit_code, True), hand.stderr
-        done = verified.doit("dist", "--unverified")
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = verified.passes("dist", "--unverified")
         assert "not verified: neither compared with what was verified nor run" in done.stdout
         assert wheel_of(verified).name.startswith("my_ops-1.0.0+unverified-py3-none-")
         with zipfile.ZipFile(wheel_of(verified)) as archive:
             assert json.loads(archive.read("my_ops/dist.json"))["verified"] is False
     finally:
         verified.replace(KERNEL, WRONG, RIGHT)
-    done = verified.doit("dist")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = verified.passes("dist")
     assert "] " in done.stdout and " dist\n" in done.stdout, "the unverified wheel does not satisfy it"
     assert wheel_of(verified) == wheel
 
@@ -127,11 +122,6 @@ def test_a_choice_of_cells_is_refused(verified: Project) -> None:
     done = verified.doit("torch=2.9", "dist")
     assert done.returncode == 2
     assert "a wheel ships what is verified in the default cells: run `doit dist` without torch=" in done.stderr
-
-
-def by_hand(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "opmatrix", *arguments]
-    return subprocess.run(command, cwd=project.root, capture_output=True, text=True)
 
 
 # These tests plant faults in a packed wheel of the seeds' group_norm, with one exporter.

@@ -82,57 +82,32 @@ NORM = "mydomain::mygroupnorm 'norm'"
 @pytest.mark.parametrize(
     ("planted", "text", "remedy"),
     [
-        (
-            lambda: model(norm("mygroupnrm")),
-            "mydomain::mygroupnrm 'norm': neither this project nor ONNX Runtime has such an operator",
-            "Did you mean 'mydomain::mygroupnorm'?",
-        ),
-        (
-            lambda: model(norm(domain="my.domain"), **{"my.domain": 1}),
-            "my.domain::mygroupnorm 'norm': no operator of this project; its op type is that of ops/group_norm, in "
-            "another domain",
-            "Did you mean mydomain::mygroupnorm?",
-        ),
-        (
-            lambda: model(norm(domain="")),
-            "mygroupnorm 'norm': ONNX has no such operator",
-            "Give the node the domain 'mydomain' of ops/group_norm",
-        ),
-        (
-            lambda: model(helper.make_node("BiasGelo", ["x"], ["y"], domain="com.microsoft"), **{"com.microsoft": 1}),
-            "com.microsoft::BiasGelo (gives 'y'): neither this project nor ONNX Runtime has such an operator",
-            "Did you mean 'com.microsoft::BiasGelu'?",
-        ),
-        (
-            lambda: model(norm(), mydomain=3),
-            f"{NORM}: the model imports version 3 of 'mydomain', and ops/group_norm has: 1, 2",
-            "Export it at one of these, or add the version to `versions` in ops/group_norm/spec.py",
-        ),
-        (
-            lambda: model(helper.make_node("CustomOpTwo", ["x"], ["y"], domain="test.customop")),
-            "test.customop::CustomOpTwo (gives 'y'): the model does not import its domain 'test.customop'",
-            "Export it again with the domain's version (custom_opsets), or add helper.make_opsetid",
-        ),
-        (
-            lambda: model(norm(epsilom=1e-5)),
-            f"{NORM}: it has no attribute 'epsilom'; declared: epsilon",
-            "Did you mean 'epsilon'?",
-        ),
-        (
-            lambda: model(norm(epsilon=1)),
-            f"{NORM}: attribute 'epsilon': it is INT, declared: FLOAT",
-            "Compare with ops/group_norm/spec.py",
-        ),
-        (
-            lambda: model(norm(epsilon=-1.0)),
-            f"{NORM}: attribute 'epsilon': found -1.0, allowed: 0.0 to inf",
-            "Compare with ops/group_norm/spec.py",
-        ),
-        (
-            lambda: model(helper.make_node("cstDualResidual", ["x", "x"], ["y", "z"], domain="rknn_cst"), rknn_cst=1),
-            "rknn_cst::cstDualResidual (gives 'y'): attribute 'alpha' is missing and has no default",
-            "Write it, a float; see ops/dual_residual/spec.py",
-        ),
+        (lambda: model(norm("mygroupnrm")),
+         "mydomain::mygroupnrm 'norm': neither this project nor ONNX Runtime has such an operator",
+         "Did you mean 'mydomain::mygroupnorm'?"),
+        (lambda: model(norm(domain="my.domain"), **{"my.domain": 1}),
+         "my.domain::mygroupnorm 'norm': no operator of this project; its op type is that of ops/group_norm, in "
+         "another domain", "Did you mean mydomain::mygroupnorm?"),
+        (lambda: model(norm(domain="")), "mygroupnorm 'norm': ONNX has no such operator",
+         "Give the node the domain 'mydomain' of ops/group_norm"),
+        (lambda: model(helper.make_node("BiasGelo", ["x"], ["y"], domain="com.microsoft"), **{"com.microsoft": 1}),
+         "com.microsoft::BiasGelo (gives 'y'): neither this project nor ONNX Runtime has such an operator",
+         "Did you mean 'com.microsoft::BiasGelu'?"),
+        (lambda: model(norm(), mydomain=3),
+         f"{NORM}: the model imports version 3 of 'mydomain', and ops/group_norm has: 1, 2",
+         "Export it at one of these, or add the version to `versions` in ops/group_norm/spec.py"),
+        (lambda: model(helper.make_node("CustomOpTwo", ["x"], ["y"], domain="test.customop")),
+         "test.customop::CustomOpTwo (gives 'y'): the model does not import its domain 'test.customop'",
+         "Export it again with the domain's version (custom_opsets), or add helper.make_opsetid"),
+        (lambda: model(norm(epsilom=1e-5)), f"{NORM}: it has no attribute 'epsilom'; declared: epsilon",
+         "Did you mean 'epsilon'?"),
+        (lambda: model(norm(epsilon=1)), f"{NORM}: attribute 'epsilon': it is INT, declared: FLOAT",
+         "Compare with ops/group_norm/spec.py"),
+        (lambda: model(norm(epsilon=-1.0)), f"{NORM}: attribute 'epsilon': found -1.0, allowed: 0.0 to inf",
+         "Compare with ops/group_norm/spec.py"),
+        (lambda: model(helper.make_node("cstDualResidual", ["x", "x"], ["y", "z"], domain="rknn_cst"), rknn_cst=1),
+         "rknn_cst::cstDualResidual (gives 'y'): attribute 'alpha' is missing and has no default",
+         "Write it, a float; see ops/dual_residual/spec.py"),
         (
             lambda: model(
                 helper.make_node("cstDualResidual", ["x", "x"], ["y", "z"], domain="rknn_cst", alpha=2.0),
@@ -143,23 +118,16 @@ NORM = "mydomain::mygroupnorm 'norm'"
             "on",
             "Export at opset 12 or above",
         ),
-        (
-            lambda: model(norm(inputs="x groups scale")),
-            f"{NORM}: its input 'bias', number 4 of 4 (x, num_groups, scale, bias), is missing",
-            "An attribute given as an input, or the other way round, leaves such a gap; compare with "
-            "ops/group_norm/spec.py",
-        ),
-        (
-            lambda: model(norm(inputs="x  scale bias")),
-            f"{NORM}: its input 'num_groups', number 2 of 4 (x, num_groups, scale, bias), is missing",
-            "An attribute given as an input, or the other way round, leaves such a gap; compare with "
-            "ops/group_norm/spec.py",
-        ),
-        (
-            lambda: model(norm(inputs="x groups scale bias bias")),
-            f"{NORM}: it has 5 inputs, declared: 4 (x, num_groups, scale, bias)",
-            "Compare with ops/group_norm/spec.py",
-        ),
+        (lambda: model(norm(inputs="x groups scale")),
+         f"{NORM}: its input 'bias', number 4 of 4 (x, num_groups, scale, bias), is missing",
+         "An attribute given as an input, or the other way round, leaves such a gap; compare with "
+         "ops/group_norm/spec.py"),
+        (lambda: model(norm(inputs="x  scale bias")),
+         f"{NORM}: its input 'num_groups', number 2 of 4 (x, num_groups, scale, bias), is missing",
+         "An attribute given as an input, or the other way round, leaves such a gap; compare with "
+         "ops/group_norm/spec.py"),
+        (lambda: model(norm(inputs="x groups scale bias bias")),
+         f"{NORM}: it has 5 inputs, declared: 4 (x, num_groups, scale, bias)", "Compare with ops/group_norm/spec.py"),
         (
             lambda: model(
                 helper.make_node("CustomOpTwo", ["x"], ["y", "z"], domain="test.customop"), **{"test.customop": 1}
@@ -167,32 +135,19 @@ NORM = "mydomain::mygroupnorm 'norm'"
             "test.customop::CustomOpTwo (gives 'y'): it has 2 outputs, declared: 1 (y)",
             "Compare with ops/custom_op_two/spec.py",
         ),
-        (
-            lambda: model(
-                helper.make_node("AddAndRound", ["x"], ["y"], domain="test.customop"), **{"test.customop": 1}
-            ),
-            "test.customop::AddAndRound (gives 'y'): ops/add_and_round has no node of its own: it is written as nodes "
-            "of custom_op_one and custom_op_two",
-            "Export it again",
-        ),
-        (
-            lambda: model(helper.make_node("Relo", ["x"], ["y"])),
-            "Relo (gives 'y'): ONNX has no such operator",
-            "Did you mean 'Relu'?",
-        ),
-        (
-            lambda: model(helper.make_node("Gelu", ["x"], ["y"])),
-            "Gelu (gives 'y'): the model has opset 18, and the operator begins at 20",
-            "Export at opset 20 or above",
-        ),
-        (
-            lambda: model(helper.make_node("Upsample", ["x", "scale"], ["y"])),
-            "Upsample (gives 'y'): no operator of opset 18 any more",
-            "Export it again; onnx.version_converter may do as well",
-        ),
+        (lambda: model(helper.make_node("AddAndRound", ["x"], ["y"], domain="test.customop"), **{"test.customop": 1}),
+         "test.customop::AddAndRound (gives 'y'): ops/add_and_round has no node of its own: it is written as nodes "
+         "of custom_op_one and custom_op_two", "Export it again"),
+        (lambda: model(helper.make_node("Relo", ["x"], ["y"])), "Relo (gives 'y'): ONNX has no such operator",
+         "Did you mean 'Relu'?"),
+        (lambda: model(helper.make_node("Gelu", ["x"], ["y"])),
+         "Gelu (gives 'y'): the model has opset 18, and the operator begins at 20", "Export at opset 20 or above"),
+        (lambda: model(helper.make_node("Upsample", ["x", "scale"], ["y"])),
+         "Upsample (gives 'y'): no operator of opset 18 any more",
+         "Export it again; onnx.version_converter may do as well"),
     ],
     ids=lambda value: "" if callable(value) else str(value)[:30],
-)
+)  # fmt: skip
 def test_a_planted_fault_is_named(
     specs: list[OpSpec], planted: Callable[[], ModelProto], text: str, remedy: str
 ) -> None:

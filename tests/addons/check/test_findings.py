@@ -26,7 +26,8 @@ from opmatrix.basics.finding import Finding
 from opmatrix.data import dataset
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, ValueRule
+from opmatrix.spec import Attribute, Input, ValueRule
+from tests.support.specs import declare
 
 F, D, I64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
 Shape = list[str | int | None]
@@ -206,15 +207,12 @@ def test_generated_inputs_obey_the_rules_of_the_operators_that_take_them(tmp_pat
         dims=("S + 1",),
         values=ValueRule(minimum=0, maximum="last", sorted="ascending", spans=True),
     )
-    spec = OpSpec(
-        name="gather",
-        summary="",
-        torch=None,
-        onnx=OnnxOp(domain="mydomain", op_type="Gather"),
-        types={},
-        inputs=(Input(name="table", type="float32", dims=("N",)), index, offsets),
-        attributes=(Attribute(name="last", kind="int", onnx_name="end"),),
-        outputs=(Output(name="y", type="float32", shape=SameAs(input="index")),),
+    spec = declare(
+        "gather(table: float32[N]) -> y: float32 like index",
+        index,
+        offsets,
+        Attribute(name="last", kind="int", onnx_name="end"),
+        onnx="mydomain::Gather",
         tolerances={},
     )
     ports: dict[str, tuple[int, Shape | None]] = {"i": (I64, [50]), "o": (I64, ["S"]), "other": (I64, [50])}
