@@ -142,7 +142,7 @@ def half(dtype: DType, *more: Case) -> Model:
             Case(name=f"special_{dtype}", inputs=inputs(2, 6, 5, groups=3, specials={3: NAN, 50: INF})),
             Case(name=f"mean_{dtype}", inputs=inputs(1, 8, 37, groups=2, mean=10.0)),
             Case(name=f"blocks_{dtype}", inputs=inputs(1, 2, 1500, groups=1, mean=10.0)),  # of 1024 for the moments
-            # Channels of 16 elements have a loop of their own, over as many as a register has; here one is left.
+            # The kernel has a separate loop for channels of 16 elements, 2 to 8 at a time; of 5, one is left over.
             Case(name=f"sixteen_{dtype}", inputs=inputs(2, 10, 16, groups=2)),
             cancelled(dtype),
             *more,

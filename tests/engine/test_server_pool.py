@@ -139,7 +139,7 @@ def test_a_step_that_floods_its_log_is_stopped(pool: Pool, tmp_path: Path, serve
 
 
 def test_output_goes_to_the_log_below_the_command(pool: Pool, tmp_path: Path, server: str | None) -> None:
-    """And takes what the user says of glibc's memory."""
+    """Including the user's own GLIBC_TUNABLES."""
     log = tmp_path / "log"
     pool.run(["say", "two words", "ü"], server=server, log=log, seconds=LONG, environment={"COLUMNS": "99"})
     tunables = "glibc.malloc.hugetlb=1:glibc.malloc.perturb=1"
