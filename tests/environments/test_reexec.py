@@ -11,7 +11,7 @@ import pytest
 
 import opmatrix
 from opmatrix.basics.errors import UsageError
-from opmatrix.environments import matrix_env
+from opmatrix.environments import reexec
 from opmatrix.project.paths import Paths
 
 ARGUMENTS = ["verify", "my_op", "--cell", "node-opset18-ort1.18"]
@@ -40,13 +40,13 @@ def paths(tmp_path: Path) -> Paths:
 
 
 def test_it_stays_in_the_main_environment(paths: Paths, started: Started) -> None:
-    matrix_env.in_environment(paths, ARGUMENTS, factor="ort", version="1.31")
+    reexec.in_environment(paths, ARGUMENTS, factor="ort", version="1.31")
     assert started == []
 
 
 def test_it_starts_the_right_environment(paths: Paths, started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/more")
-    matrix_env.in_environment(paths, ARGUMENTS, factor="ort", version="1.18")
+    reexec.in_environment(paths, ARGUMENTS, factor="ort", version="1.18")
     ((python, arguments, variables),) = started
     assert (python, arguments[1:]) == (str(paths.python("ort1.18")), ["-m", "opmatrix", *ARGUMENTS])
     folder, more = variables["PYTHONPATH"].split(os.pathsep)
@@ -58,13 +58,13 @@ def test_a_link_to_another_folder_is_corrected(paths: Paths) -> None:
     link = paths.package_link("ort1.18")
     link.parent.mkdir()
     link.symlink_to("/where/the/checkout/was")
-    matrix_env.python_path(paths, "ort1.18")
+    reexec.python_path(paths, "ort1.18")
     assert link.resolve() == Path(str(opmatrix.__file__)).resolve().parent
 
 
 def test_a_missing_environment_is_an_error(paths: Paths, started: Started) -> None:
     with pytest.raises(UsageError) as info:
-        matrix_env.in_environment(paths, ARGUMENTS, factor="ort", version="1.21")
+        reexec.in_environment(paths, ARGUMENTS, factor="ort", version="1.21")
     assert str(info.value).splitlines() == [
         "this environment has onnxruntime 1.31, not 1.21; environment ort1.21 has not been created yet. "
         "Run: python -m opmatrix environment ort1.21",
@@ -79,5 +79,5 @@ def test_an_environment_with_another_version_than_its_name(
     """It must not start itself endlessly."""
     monkeypatch.setattr(sys, "prefix", str(paths.environment("ort1.18")))
     with pytest.raises(UsageError, match=r"^environment ort1\.18 has onnxruntime 1\.31\. Remove "):
-        matrix_env.in_environment(paths, ARGUMENTS, factor="ort", version="1.18")
+        reexec.in_environment(paths, ARGUMENTS, factor="ort", version="1.18")
     assert started == []

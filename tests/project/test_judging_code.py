@@ -209,7 +209,7 @@ def test_code_that_would_run_while_others_judge(
 def test_a_change_of_what_reports(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process reports then, so that the report has the other operators."""
     lines = "import opmatrix.records.verdict as v\nv.read = lambda path: None"
-    monkeypatch.setattr(stages.matrix_env, "again", lambda arguments: print("again:", *arguments))
+    monkeypatch.setattr(stages.reexec, "again", lambda arguments: print("again:", *arguments))
     found = printed(tmp_path, monkeypatch, "report", **{file: lines})
     assert "again: report" in found and "--checked" not in found
     assert f"ops/twice/{file}.py:4: replaces opmatrix.records.verdict.read{REMEDY}" in found, found

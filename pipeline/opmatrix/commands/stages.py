@@ -22,7 +22,7 @@ from opmatrix.basics.terminal import for_stderr
 from opmatrix.declaration.checks import checks as operator_checks
 from opmatrix.declaration.isolated import read_operators
 from opmatrix.declaration.load import Operator, load_operator, load_operators, operator_names
-from opmatrix.environments import matrix_env
+from opmatrix.environments import reexec
 from opmatrix.project import judging_code, work_folder
 from opmatrix.project.cells import Cell, Choice, why_unsupported
 from opmatrix.project.measured import use_rows
@@ -73,7 +73,7 @@ def run_stage(arguments: Sequence[str]) -> None:
     use_rows(paths)
     factor, version = _requested_version(name, options)
     if version:
-        matrix_env.in_environment(paths, arguments, factor=factor, version=version)
+        reexec.in_environment(paths, arguments, factor=factor, version=version)
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime reads it on import
     names = [*filter(None, [options.get("operator")]), *options.get("operators", ())]
     if name == "report":
@@ -89,7 +89,7 @@ def run_stage(arguments: Sequence[str]) -> None:
     except SpecError:
         # The report has the other operators too: this process is lost, and another one executes no declaration.
         if name == "report" and "--checked" in arguments:
-            matrix_env.again([a for a in arguments if a != "--checked"])
+            reexec.again([a for a in arguments if a != "--checked"])
         raise
 
 
@@ -158,7 +158,7 @@ def _stages(words: Sequence[str]) -> Mapping[str, Stage]:
     return every
 
 
-def _requested_version(stage: str, options: Mapping[str, Any]) -> tuple[matrix_env.Factor, str | None]:
+def _requested_version(stage: str, options: Mapping[str, Any]) -> tuple[reexec.Factor, str | None]:
     """Return the version of torch or ONNX Runtime whose environment runs the stage; None for this one."""
     cell: Cell | None = options.get("cell")
     if stage == "verify":
@@ -233,7 +233,7 @@ def _save_case(paths: Paths, *, operator: Operator, cell: Cell | None, **options
     _module("save-case").run(paths, operator, cells=_cells(paths, operator, cell), **options)
 
 
-def _probe(paths: Paths, *, factor: matrix_env.Factor, version: str | None) -> None:
+def _probe(paths: Paths, *, factor: reexec.Factor, version: str | None) -> None:
     _module(f"probe-{factor}").run(paths)
 
 

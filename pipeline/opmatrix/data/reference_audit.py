@@ -18,7 +18,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -53,13 +53,17 @@ class Traces:
     @classmethod
     def before(cls) -> Traces:
         """Return what a process has before a reference runs: after `start`, no library and no child of the project."""
-        return replace(cls.now(), mapped=_at_start["mapped"], children=frozenset()) if _at_start else cls.now()
+        return cls._now(_at_start["mapped"], frozenset()) if _at_start else cls.now()
 
     @classmethod
     def now(cls) -> Traces:
+        return cls._now(frozenset(_mapped()), frozenset(children(os.getpid())))
+
+    @classmethod
+    def _now(cls, mapped: frozenset[str], its_children: frozenset[int]) -> Traces:
         return cls(
-            mapped=frozenset(_mapped()),
-            children=frozenset(children(os.getpid())),
+            mapped=mapped,
+            children=its_children,
             ended=resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt,
             connections=frozenset(_connections()),
         )

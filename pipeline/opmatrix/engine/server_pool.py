@@ -26,7 +26,7 @@ from opmatrix.basics.files import Mark, mark
 from opmatrix.basics.processes import kill_session
 from opmatrix.engine.fork_server import Entry, Server, find_function
 from opmatrix.engine.server_main import import_for, server_environment
-from opmatrix.environments.matrix_env import python_path
+from opmatrix.environments.reexec import python_path
 from opmatrix.project import judging_code, work_folder
 from opmatrix.project.paths import Paths
 from opmatrix.project.work_folder import WRITTEN

@@ -146,14 +146,15 @@ _record = _Record()
 def record() -> None:
     """Remember what judges now, for `begin` in this process or in a fork of it."""
     _watch_edits()
+    classes = set[type]()
     for name in _newest_modules():
         module, package = sys.modules[name], name.partition(".")[0]
         if package in _WHOLE and isinstance(module, ModuleType):
             _record.modules.add(name)
             if package == _PACKAGE:
-                _add_module(module)
+                _add_module(module, classes)
             else:
-                _add(name, vars(module), lambda _, value: callable(value))
+                _add(name, vars(module), callable)
     if _record.loaded != len(sys.modules):
         _record.loaded = len(sys.modules)
         there = {n: sys.modules[n] for n in _record.modules & sys.modules.keys()}  # one may be gone
@@ -243,11 +244,11 @@ def _changed_dictionaries() -> list[_Watched]:
     return [everything[n] for n, (a, b) in enumerate(zip(now, _record.versions, strict=True)) if a != b]
 
 
-def _add_module(module: ModuleType) -> None:
-    """Add a module of this package, its classes and constants, and what it uses of others."""
+def _add_module(module: ModuleType, added: set[type]) -> None:
+    """Add a module of this package, its classes but those `added` before, its constants, and what it uses of others."""
     content = vars(module)
-    _add(module.__name__, content, lambda name, _: name != "__builtins__")
-    names_used = frozenset(_names_used(content))
+    _add(module.__name__, content)
+    names_used = _names_used(content)
     for name, value in [*content.items()]:
         if isinstance(value, ModuleType):
             if value.__name__.partition(".")[0] != _PACKAGE:
@@ -255,9 +256,9 @@ def _add_module(module: ModuleType) -> None:
                 _watch(value.__name__, vars(value), frozenset(used))
                 for one in used.values():
                     if isinstance(one, type):
-                        _add_class(one)
+                        _add_class(one, added)
         elif isinstance(value, type):
-            _add_class(value)
+            _add_class(value, added)
         elif name.lstrip("_").isupper():
             if type(value) is dict:
                 _add(f"{module.__name__}.{name}", value)
@@ -265,11 +266,12 @@ def _add_module(module: ModuleType) -> None:
                 _add(f"{module.__name__}.{name}", vars(value))
 
 
-def _add_class(cls: type) -> None:
-    if cls.__flags__ & _HEAP_TYPE:
+def _add_class(cls: type, added: set[type]) -> None:
+    if cls.__flags__ & _HEAP_TYPE and cls not in added:
+        added.add(cls)
         (content,) = gc.get_referents(vars(cls))  # of a view of it
         shown = f"{cls.__module__}.{cls.__qualname__}"
-        _add(shown, content, lambda _, value: _is_code(value), closed=shown.startswith(f"{_PACKAGE}."))
+        _add(shown, content, _is_code, closed=shown.startswith(f"{_PACKAGE}."))
 
 
 def _is_code(value: object) -> bool:
@@ -277,15 +279,17 @@ def _is_code(value: object) -> bool:
 
 
 def _add(
-    shown: str, content: dict[str, Any], counts: Callable[[str, Any], bool] = lambda *_: True, *, closed: bool = False
+    shown: str, content: dict[str, Any], counts: Callable[[Any], bool] | None = None, *, closed: bool = False
 ) -> None:
-    """Add a dictionary, and what its functions have that can be changed in place. `counts`: the names that count."""
+    """Add a dictionary, and what its functions have that can be changed in place. `counts`: the values that count."""
     known = _record.watched.get(id(content))
-    names = frozenset(name for name, value in content.items() if isinstance(name, str) and counts(name, value))
+    counted = [name for name, value in content.items() if counts(value)] if counts else [*content]
+    names = frozenset(name for name in counted if isinstance(name, str) and name != "__builtins__")
     if known and names <= known.names:
         return
     _watch(shown, content, names, closed=closed)
-    for name, value in content.items():
+    ufunc = getattr(sys.modules.get("numpy"), "ufunc", None)
+    for name, value in [one for one in content.items() if type(one[1]) is FunctionType or type(one[1]) is ufunc]:
         where = f"{shown}.{name}"
         if isinstance(value, FunctionType):
             if value.__kwdefaults__:
@@ -294,7 +298,7 @@ def _add(
                 with suppress(ValueError):  # it is empty
                     if callable(cell.cell_contents):
                         _record.cells.append((where, cell, cell.cell_contents))
-        elif type(value).__name__ == "ufunc" and hasattr(value, "__dict__"):  # since NumPy 2.4
+        elif hasattr(value, "__dict__"):  # since NumPy 2.4
             _add(where, vars(value), closed=True)
 
 
@@ -305,17 +309,25 @@ def _watch(shown: str, content: dict[str, Any], names: frozenset[str], *, closed
     _record.watched[id(content)] = _Watched(shown, content, MappingProxyType(dict(content)), names, closed)
 
 
-def _names_used(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of attributes in the functions of a module, and in those inside them."""
+def _names_used(content: Mapping[str, Any]) -> set[str]:
+    """Return the names of attributes in the functions of a module, and in those inside them."""
+    members = [*content.values()]
     for value in content.values():
-        for member in vars(value).values() if isinstance(value, type) else (value,):
-            function = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
-            if isinstance(function, FunctionType) and function.__globals__ is content:
-                waiting = [function.__code__]
-                while waiting:
-                    code = waiting.pop()
-                    yield from code.co_names
-                    waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+        if isinstance(value, type) and value.__module__ == content["__name__"]:
+            members += vars(value).values()
+    unwrapped = [m if isinstance(m, FunctionType) else _wrapped(m) for m in members]
+    waiting = [f.__code__ for f in unwrapped if isinstance(f, FunctionType) and f.__globals__ is content]
+    names = set[str]()
+    while waiting:
+        code = waiting.pop()
+        names.update(code.co_names)
+        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return names
+
+
+def _wrapped(member: object) -> object:
+    """Return the function of a class or static method, or of a property."""
+    return getattr(member, "__func__", None) or getattr(member, "fget", None)
 
 
 def _changed_late() -> Iterator[str]:

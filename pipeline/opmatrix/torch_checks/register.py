@@ -19,8 +19,6 @@ from opmatrix.basics.errors import OpmatrixError, RegisterError, UsageError, did
 from opmatrix.declaration.checks import Part, register_parts
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.models import sampled, samples
-from opmatrix.export.exporters import export
-from opmatrix.export.generated_modules import load_generated
 from opmatrix.judge.message import tells_who, with_values
 from opmatrix.project.cells import TORCH_EXPORTERS, Cell, opsets_of
 from opmatrix.project.dtypes import why_not_written
@@ -159,6 +157,9 @@ _OPSET = 18  # of both exporters
 
 def export_results(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, str]]:
     """Export one model with each exporter, through the gates of every export. Raises ExportError."""
+    from opmatrix.export.exporters import export
+    from opmatrix.export.generated_modules import load_generated
+
     operator = replace(operator, models=sampled(operator))
     generated = load_generated(paths, operator.name)
     complete(paths, operator, loaded, generated)
