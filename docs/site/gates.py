@@ -1,0 +1,82 @@
+"""The pages of the gates and of the symptoms, from the faults that tests plant.
+
+A fault is a row of a file of tests/faults, or, where a test of its own plants it, of tests/gates.toml.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HEAD = ("project", "options")  # what a file of faults has beside them
+_SECTION = "Faults of models, kernels and fake kernels"  # of a fault that names no other
+
+
+class Gate(NamedTuple):
+    """A fault, the step that finds it, its message, and what plants it: a test or a file, below tests/."""
+
+    fault: str
+    step: str
+    message: str
+    planted_by: str
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def planted(tests: Path) -> Iterator[tuple[str, Gate]]:
+    """Yield the faults of tests/faults, each with its section of the page."""
+    for path in sorted((tests / "faults").glob("*.toml")):
+        for fault, edits in _read(path).items():
+            if fault not in HEAD:
+                row = edits[0]
+                gate = Gate(fault, row["step"].partition(":")[0], row["says"], str(path.relative_to(tests)))
+                yield row.get("section", _SECTION), gate
+
+
+def named(tests: Path) -> Iterator[tuple[str, str, Sequence[Gate]]]:
+    """Yield the sections of tests/gates.toml: title, introduction and rows."""
+    for section in _read(tests / "gates.toml")["section"]:
+        yield section["title"], section.get("says", ""), [Gate(*row) for row in section["rows"]]
+
+
+def gates(tests: Path) -> Iterator[Gate]:
+    """Yield every gate."""
+    yield from (gate for _, gate in planted(tests))
+    for _, _, rows in named(tests):
+        yield from rows
+
+
+def _shown(message: str) -> str:
+    return "-" if message == "-" else f"`{message.strip()}`"
+
+
+def render(tests: Path) -> str:
+    """Return the page of all gates."""
+    of_data = [*planted(tests)]
+    lines = [
+        "# Gates",
+        "",
+        "This page lists the faults that can occur between a declaration and a verified model: the step that finds "
+        "each fault, its message, and what plants it below `tests/`: a file of `faults/` has the edit; else it is a "
+        "test.",
+    ]
+    for title, says, rows in named(tests):
+        lines += ["", f"## {title}", *(["", says] if says else []), "", "| fault | found by | message | planted by |"]
+        lines.append("|---|---|---|---|")
+        for gate in [*(gate for section, gate in of_data if section == title), *rows]:
+            lines.append(f"| {gate.fault} | {gate.step} | {_shown(gate.message)} | `{gate.planted_by}` |")
+    return "\n".join(lines) + "\n"
+
+
+def symptoms(text: str, tests: Path) -> str:
+    """Return the page of the symptoms: in its text, ``{fault}`` stands for the message of the gate and its place.
+
+    Raises KeyError for a fault that no gate has.
+    """
+    places = {gate.fault: f"{_shown(gate.message)} (`{gate.planted_by}`)".removeprefix("- ") for gate in gates(tests)}
+    return re.sub(r"\{([^{}]+)\}", lambda found: places[found[1]], text)
