@@ -109,7 +109,7 @@ class Batch(pytest.File):
                 project, source = Project.copy(root, operators=()), ROOT
             copies = dict[str, str]()
             for number, fault in enumerate(asked):
-                copies[fault] = _plant(self.planted[fault], source, project, number)
+                copies[fault] = plant(self.planted[fault], source, project, number)
             tasks = [self.planted[fault].tasks(copy) for fault, copy in copies.items()]
             events = root / "events.jsonl"
             done = project.doit("-r", "jsonl", "-o", str(events), *self._data.get("options", ()), *tasks)
@@ -118,7 +118,7 @@ class Batch(pytest.File):
             return {fault: [*_failed(ended, project, copy, self.planted[fault].op)] for fault, copy in copies.items()}
 
 
-def _plant(planted: Planted, source: Path, project: Project, number: int) -> str:
+def plant(planted: Planted, source: Path, project: Project, number: int) -> str:
     """Copy an operator under another name, with the fault; return the name."""
     copy, texts = f"{planted.op}_copy{number}", dict[str, str]()
     for room in ("ops", "native"):
@@ -153,20 +153,25 @@ def _failed(ended: Sequence[Mapping[str, Any]], project: Project, copy: str, op:
             yield event["step"].replace(suffix, ""), text.replace(suffix, "")
 
 
+def problem(planted: Planted, failed: Sequence[tuple[str, str]]) -> str:
+    """Return what is wrong with the steps that failed, and what they said, or ""."""
+    shown = "\n\n".join(f"{step}: {text}" for step, text in failed) or "no step failed"
+    pattern = planted.tasks(planted.op)
+    if not planted.says:
+        return shown if failed else ""
+    if not failed or not all(fnmatch(step, pattern) for step, _ in failed):
+        return f"{pattern} alone must fail\n\n{shown}"
+    return "" if any(planted.says in text for _, text in failed) else f"{planted.says!r} must be said\n\n{shown}"
+
+
 class Fault(pytest.Item):
     """One fault, which its step must find, or an operator without one, in which no step finds any."""
 
     parent: Batch
 
     def runtest(self) -> None:
-        planted, failed = self.parent.planted[self.name], self.parent.said[self.name]
-        shown = "\n\n".join(f"{step}: {text}" for step, text in failed) or "no step failed"
-        if not planted.says:
-            assert not failed, shown
-            return
-        pattern = planted.tasks(planted.op)
-        assert failed and all(fnmatch(step, pattern) for step, _ in failed), f"asked for {pattern}\n\n{shown}"
-        assert any(planted.says in text for _, text in failed), f"asked for {planted.says!r}\n\n{shown}"
+        wrong = problem(self.parent.planted[self.name], self.parent.said[self.name])
+        assert not wrong, wrong
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> str:  # type: ignore[override]
         return str(excinfo.value) if isinstance(excinfo.value, AssertionError) else str(excinfo.getrepr())
