@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-HEAD = ("project", "options")  # what a file of faults has beside them
+HEAD = ("project", "options", "op", "file", "step")  # what a file of faults has beside them
 _SECTION = "Faults of models, kernels and fake kernels"  # of a fault that names no other
 
 
@@ -31,9 +31,10 @@ def _read(path: Path) -> Mapping[str, Any]:
 def planted(tests: Path) -> Iterator[tuple[str, Gate]]:
     """Yield the faults of tests/faults, each with its section of the page."""
     for path in sorted((tests / "faults").glob("*.toml")):
-        for fault, edits in _read(path).items():
+        content = _read(path)
+        for fault, edits in content.items():
             if fault not in HEAD:
-                row = edits[0]
+                row = {"step": content.get("step"), **edits[0]}
                 gate = Gate(fault, row["step"].partition(":")[0], row["says"], str(path.relative_to(tests)))
                 yield row.get("section", _SECTION), gate
 

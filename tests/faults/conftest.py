@@ -11,14 +11,16 @@
     step = "register:kernel"  # that finds it, and no step before it
     says = "split_rows-three in torch: blocks_0: "
 
-A fault of several files has a table for each, of which the first has the step. All are read before any is planted: a
-copy has the name, the domain and the namespace of its operator with a number behind them, which no message shows.
+A fault of several files has a table for each, of which the first has the step. What all rows of a file have in common,
+of `op`, `file` and `step`, stands in its head. A copy has the name, the domain and the namespace of its operator with a
+number behind them, which is taken out of what its steps say.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,11 +32,12 @@ from typing import Any
 
 import pytest
 
+from docs.site.gates import HEAD
 from tests.support.projects import ROOT, Project
 
 SOUND = "without a fault: "
+_TEXTS = (".py", ".h", ".cc", ".json")  # in which names are replaced
 _MARKS = {"declaration": ("incremental",), "codegen": ("incremental",), "compile": ("compile",)}  # by the step's group
-_HEAD = ("project", "options")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Batch | None:
@@ -64,7 +67,8 @@ class Planted:
     edits: Sequence[Edit] = ()
 
     @classmethod
-    def read(cls, tables: Sequence[Mapping[str, str]]) -> Planted:
+    def read(cls, tables: Sequence[Mapping[str, str]], head: Mapping[str, str]) -> Planted:
+        tables = [head | table for table in tables]
         first = tables[0]
         edits = [Edit(**{key: table[key] for key in ("file", "old", "new") if key in table}) for table in tables]
         return cls(op=first["op"], step=first["step"], says=first["says"], edits=edits)
@@ -72,6 +76,8 @@ class Planted:
     def tasks(self, copy: str) -> str:
         """Return the pattern of the names of its steps, for the name of a copy."""
         group, _, part = self.step.partition(":")
+        if group == "declaration":  # there are steps of those alone that cannot be used
+            return group
         return f"{group}:{copy}{f'-{part}' if part else ''}{'*' if part and '@' not in part else ''}"
 
 
@@ -89,7 +95,8 @@ class Batch(pytest.File):
     @cached_property
     def planted(self) -> Mapping[str, Planted]:
         """The faults, and each operator without one for each of their steps: no step finds a fault in a mere copy."""
-        faults = {name: Planted.read(rows) for name, rows in self._data.items() if name not in _HEAD}
+        head = {key: value for key, value in self._data.items() if key in HEAD}
+        faults = {name: Planted.read(rows, head) for name, rows in self._data.items() if name not in HEAD}
         steps = sorted({(one.op, one.step) for one in faults.values() if one.step != "declaration"})
         return faults | {f"{SOUND}{op}, {step}": Planted(op=op, step=step) for op, step in steps}
 
@@ -107,38 +114,45 @@ class Batch(pytest.File):
                 project, source = Project.of(name, root), ROOT / "tests/projects" / name
             else:
                 project, source = Project.copy(root, operators=()), ROOT
-            copies = dict[str, str]()
+            copies, said = dict[str, str](), dict[str, Sequence[tuple[str, str]]]()
             for number, fault in enumerate(asked):
-                copies[fault] = plant(self.planted[fault], source, project, number)
-            tasks = [self.planted[fault].tasks(copy) for fault, copy in copies.items()]
+                try:
+                    copies[fault] = plant(self.planted[fault], source, project, number)
+                except AssertionError as error:
+                    said[fault] = [("the edit", str(error))]
+            tasks = {self.planted[fault].tasks(copy) for fault, copy in copies.items()}
             events = root / "events.jsonl"
-            done = project.doit("-r", "jsonl", "-o", str(events), *self._data.get("options", ()), *tasks)
-            assert events.is_file(), f"{done.stdout}{done.stderr}\n{project.doit('declaration').stdout}"
+            done = project.doit("-r", "jsonl", "-o", str(events), *self._data.get("options", ()), *sorted(tasks))
+            if not events.is_file():  # such as where the declaration of a copy cannot be used
+                text = f"{done.stdout}{done.stderr}\n{project.doit('declaration').stdout}"
+                return said | {fault: [("doit", text)] for fault in copies}
             ended = [event for event in map(json.loads, events.read_text().splitlines()) if event["event"] == "end"]
-            return {fault: [*_failed(ended, project, copy, self.planted[fault].op)] for fault, copy in copies.items()}
+            for fault, copy in copies.items():
+                said[fault] = [*_failed(ended, project, copy, self.planted[fault].op)]
+            return said
 
 
 def plant(planted: Planted, source: Path, project: Project, number: int) -> str:
     """Copy an operator under another name, with the fault; return the name."""
-    copy, texts = f"{planted.op}_copy{number}", dict[str, str]()
-    for room in ("ops", "native"):
-        folder = source / room / planted.op
-        for path in folder.rglob("*") if folder.is_dir() else ():
-            if path.is_file() and not {"published", "__pycache__"} & {*path.parts}:
-                texts[str(path.relative_to(source))] = path.read_text()
+    copy, suffix = f"{planted.op}_copy{number}", f"_copy{number}"
+    folders = [project.root / room / copy for room in ("ops", "native")]
+    for folder in folders:
+        made = source / folder.parent.name / planted.op
+        if made.is_dir():
+            shutil.copytree(made, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for edit in planted.edits:
-        texts[edit.file] = edit.apply(texts.get(edit.file, ""))
-    spec = texts[f"ops/{planted.op}/spec.py"]
-    suffix = copy.removeprefix(planted.op)
-    for file, text in texts.items():
-        text = re.sub(rf"(?<!\w){planted.op}(?!\w)", copy, text)
-        for namespace in {*re.findall(r'"(\w+)::\w', spec)}:
-            text = re.sub(rf"(?<!\w){namespace}(?=::)|(?<=torch.ops.){namespace}(?=\.)", namespace + suffix, text)
-        for domain in {*re.findall(r'domain="([^"]+)"', spec)}:
-            text = re.sub(rf"(?<=[\"']){re.escape(domain)}(?=[\"':])", domain + suffix, text)
-        path = project.root / re.sub(rf"(?<=/){planted.op}(?=/)", copy, file)
+        path = project.root / edit.file.replace(f"/{planted.op}/", f"/{copy}/", 1)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(edit.apply(path.read_text() if path.is_file() else ""))
+    spec = project.paths.spec(copy).read_text()
+    namespaces, domains = {*re.findall(r'"(\w+)::\w', spec)}, {*re.findall(r'domain="([^"]+)"', spec)}
+    names = [
+        rf"(?<!\w){planted.op}(?!\w)",
+        *(rf"(?<!\w){name}(?=::)|(?<=torch.ops.){name}(?=\.)" for name in namespaces),
+        *(rf"(?<=[\"']){re.escape(name)}(?=[\"':])" for name in domains),
+    ]
+    for path in (path for folder in folders for path in folder.rglob("*") if path.suffix in _TEXTS):
+        path.write_text(re.sub("|".join(names), lambda name: name[0] + suffix, path.read_text()))
     return copy
 
 
@@ -156,7 +170,7 @@ def _failed(ended: Sequence[Mapping[str, Any]], project: Project, copy: str, op:
 def problem(planted: Planted, failed: Sequence[tuple[str, str]]) -> str:
     """Return what is wrong with the steps that failed, and what they said, or ""."""
     shown = "\n\n".join(f"{step}: {text}" for step, text in failed) or "no step failed"
-    pattern = planted.tasks(planted.op)
+    pattern = planted.tasks(planted.op).replace("declaration", f"declaration:{planted.op}")
     if not planted.says:
         return shown if failed else ""
     if not failed or not all(fnmatch(step, pattern) for step, _ in failed):
