@@ -11,14 +11,16 @@
     step = "register:kernel"  # that finds it, and no step before it
     says = "split_rows-three in torch: blocks_0: "
 
-A fault of several files has a table for each, of which the first has the step. All are read before any is planted: a
-copy has the name, the domain and the namespace of its operator with a number behind them, which no message shows.
+`passes` names a step that runs as well and finds nothing. A fault of several edits has a table for each, of which the
+first has the step. All are read before any is planted: a copy has the name, the domain and the namespace of its
+operator with a number behind them, which no message shows.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,18 +63,19 @@ class Planted:
     op: str
     step: str
     says: str = ""
+    passes: str = ""
     edits: Sequence[Edit] = ()
 
     @classmethod
     def read(cls, tables: Sequence[Mapping[str, str]]) -> Planted:
         first = tables[0]
         edits = [Edit(**{key: table[key] for key in ("file", "old", "new") if key in table}) for table in tables]
-        return cls(op=first["op"], step=first["step"], says=first["says"], edits=edits)
+        return cls(**{key: first[key] for key in ("op", "step", "says", "passes") if key in first}, edits=edits)
 
-    def tasks(self, copy: str) -> str:
-        """Return the pattern of the names of its steps, for the name of a copy."""
-        group, _, part = self.step.partition(":")
-        return f"{group}:{copy}{f'-{part}' if part else ''}{'*' if part and '@' not in part else ''}"
+    def tasks(self, copy: str) -> Sequence[str]:
+        """Return the patterns of the names of its steps, for the name of a copy: first of the one that finds it."""
+        parts = [step.partition(":")[::2] for step in (self.step, self.passes) if step]
+        return [f"{group}:{copy}{f'-{p}' if p else ''}{'*' if p and '@' not in p else ''}" for group, p in parts]
 
 
 class Batch(pytest.File):
@@ -110,7 +113,7 @@ class Batch(pytest.File):
             copies = dict[str, str]()
             for number, fault in enumerate(asked):
                 copies[fault] = _plant(self.planted[fault], source, project, number)
-            tasks = [self.planted[fault].tasks(copy) for fault, copy in copies.items()]
+            tasks = [task for fault, copy in copies.items() for task in self.planted[fault].tasks(copy)]
             events = root / "events.jsonl"
             done = project.doit("-r", "jsonl", "-o", str(events), *self._data.get("options", ()), *tasks)
             assert events.is_file(), f"{done.stdout}{done.stderr}\n{project.doit('declaration').stdout}"
@@ -125,7 +128,7 @@ def _plant(planted: Planted, source: Path, project: Project, number: int) -> str
         folder = source / room / planted.op
         for path in folder.rglob("*") if folder.is_dir() else ():
             if path.is_file() and not {"published", "__pycache__"} & {*path.parts}:
-                texts[str(path.relative_to(source))] = path.read_text()
+                texts[str(path.relative_to(source))] = path.read_bytes().decode(errors="surrogateescape")
     for edit in planted.edits:
         texts[edit.file] = edit.apply(texts.get(edit.file, ""))
     spec = texts[f"ops/{planted.op}/spec.py"]
@@ -133,12 +136,13 @@ def _plant(planted: Planted, source: Path, project: Project, number: int) -> str
     for file, text in texts.items():
         text = re.sub(rf"(?<!\w){planted.op}(?!\w)", copy, text)
         for namespace in {*re.findall(r'"(\w+)::\w', spec)}:
-            text = re.sub(rf"(?<!\w){namespace}(?=::)|(?<=torch.ops.){namespace}(?=\.)", namespace + suffix, text)
+            place = rf"(?<!\w){namespace}(?=::|, m\)|, CPU, m\))|(?<=torch.ops.){namespace}(?=\.)"
+            text = re.sub(place, namespace + suffix, text)
         for domain in {*re.findall(r'domain="([^"]+)"', spec)}:
             text = re.sub(rf"(?<=[\"']){re.escape(domain)}(?=[\"':])", domain + suffix, text)
         path = project.root / re.sub(rf"(?<=/){planted.op}(?=/)", copy, file)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_bytes(text.encode(errors="surrogateescape"))  # vectors are no text
     return copy
 
 
@@ -150,7 +154,7 @@ def _failed(ended: Sequence[Mapping[str, Any]], project: Project, copy: str, op:
             log = project.root / f"build/log/{group}/{rest}.log"
             text = f"{event['reason']}\n{log.read_text() if log.is_file() else ''}"
             suffix = copy.removeprefix(op)
-            yield event["step"].replace(suffix, ""), text.replace(suffix, "")
+            yield event["step"].replace(suffix, ""), text.replace(suffix, "").replace(sys.executable, "python")
 
 
 class Fault(pytest.Item):
@@ -164,7 +168,7 @@ class Fault(pytest.Item):
         if not planted.says:
             assert not failed, shown
             return
-        pattern = planted.tasks(planted.op)
+        pattern, *_ = planted.tasks(planted.op)
         assert failed and all(fnmatch(step, pattern) for step, _ in failed), f"asked for {pattern}\n\n{shown}"
         assert any(planted.says in text for _, text in failed), f"asked for {planted.says!r}\n\n{shown}"
 
