@@ -11,7 +11,8 @@
     step = "register:kernel"  # that finds it, and no step before it
     says = "split_rows-three in torch: blocks_0: "
 
-A fault of several files has a table for each, of which the first has the step. What all rows of a file have in common,
+`passes` names a step that runs as well and finds nothing. A fault of several edits has a table for each, of which the
+first has the step. What all rows of a file have in common,
 of `op`, `file` and `step`, stands in its head. A copy has the name, the domain and the namespace of its operator with a
 number behind them, which is taken out of what its steps say.
 """
@@ -21,6 +22,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,6 +66,7 @@ class Planted:
     op: str
     step: str
     says: str = ""
+    passes: str = ""
     edits: Sequence[Edit] = ()
 
     @classmethod
@@ -71,14 +74,17 @@ class Planted:
         tables = [head | table for table in tables]
         first = tables[0]
         edits = [Edit(**{key: table[key] for key in ("file", "old", "new") if key in table}) for table in tables]
-        return cls(op=first["op"], step=first["step"], says=first["says"], edits=edits)
+        return cls(**{key: first[key] for key in ("op", "step", "says", "passes") if key in first}, edits=edits)
 
-    def tasks(self, copy: str) -> str:
-        """Return the pattern of the names of its steps, for the name of a copy."""
-        group, _, part = self.step.partition(":")
-        if group == "declaration":  # there are steps of those alone that cannot be used
-            return group
+    def pattern(self, step: str, copy: str) -> str:
+        """Return the pattern of the names of a step's tasks, for the name of a copy."""
+        group, _, part = step.partition(":")
         return f"{group}:{copy}{f'-{part}' if part else ''}{'*' if part and '@' not in part else ''}"
+
+    def tasks(self, copy: str) -> list[str]:
+        """Return what doit runs. Declarations have tasks only if they cannot be used."""
+        asked = [step for step in (self.step, self.passes) if step]
+        return [step if step == "declaration" else self.pattern(step, copy) for step in asked]
 
 
 class Batch(pytest.File):
@@ -120,7 +126,7 @@ class Batch(pytest.File):
                     copies[fault] = plant(self.planted[fault], source, project, number)
                 except AssertionError as error:
                     said[fault] = [("the edit", str(error))]
-            tasks = {self.planted[fault].tasks(copy) for fault, copy in copies.items()}
+            tasks = {task for fault, copy in copies.items() for task in self.planted[fault].tasks(copy)}
             events = root / "events.jsonl"
             done = project.doit("-r", "jsonl", "-o", str(events), *self._data.get("options", ()), *sorted(tasks))
             if not events.is_file():  # such as where the declaration of a copy cannot be used
@@ -148,7 +154,7 @@ def plant(planted: Planted, source: Path, project: Project, number: int) -> str:
     namespaces, domains = {*re.findall(r'"(\w+)::\w', spec)}, {*re.findall(r'domain="([^"]+)"', spec)}
     names = [
         rf"(?<!\w){planted.op}(?!\w)",
-        *(rf"(?<!\w){name}(?=::)|(?<=torch.ops.){name}(?=\.)" for name in namespaces),
+        *(rf"(?<!\w){name}(?=::|, m\)|, CPU, m\))|(?<=torch.ops.){name}(?=\.)" for name in namespaces),
         *(rf"(?<=[\"']){re.escape(name)}(?=[\"':])" for name in domains),
     ]
     for path in (path for folder in folders for path in folder.rglob("*") if path.suffix in _TEXTS):
@@ -164,13 +170,13 @@ def _failed(ended: Sequence[Mapping[str, Any]], project: Project, copy: str, op:
             log = project.root / f"build/log/{group}/{rest}.log"
             text = f"{event['reason']}\n{log.read_text() if log.is_file() else ''}"
             suffix = copy.removeprefix(op)
-            yield event["step"].replace(suffix, ""), text.replace(suffix, "")
+            yield event["step"].replace(suffix, ""), text.replace(suffix, "").replace(sys.executable, "python")
 
 
 def problem(planted: Planted, failed: Sequence[tuple[str, str]]) -> str:
     """Return what is wrong with the steps that failed, and what they said, or ""."""
     shown = "\n\n".join(f"{step}: {text}" for step, text in failed) or "no step failed"
-    pattern = planted.tasks(planted.op).replace("declaration", f"declaration:{planted.op}")
+    pattern = planted.pattern(planted.step, planted.op)
     if not planted.says:
         return shown if failed else ""
     if not failed or not all(fnmatch(step, pattern) for step, _ in failed):

@@ -10,7 +10,6 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,38 +96,14 @@ def test_a_changed_comment_compiles_and_runs_no_further_step(path: str, project:
     assert ran(project.doit(OPSETS)) == {"compile:row_sums"}
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new", "registers", "declared"),
-    [
-        ("damped", "default=0.5", "default=0.25", "damped(Tensor x, float factor=0.5)", "float factor=0.25"),
-        ("damped", "brought::damped", "brought::another", "no brought::another", ""),
-        (
-            "seed_norm",
-            'name="bias", type="float32"',
-            'name="bias", type="float32", optional=True',
-            "(Tensor _0, Tensor _1, Tensor _2, Tensor _3, float _4)",
-            "Tensor? bias",
-        ),
-    ],
-)
-def test_a_wrong_schema(name: str, old: str, new: str, registers: str, declared: str, project: Project) -> None:
-    with edited(project.root / f"ops/{name}/spec.py", old, new):
-        done = project.stage("register", name, "--part", "kernel")
+def test_a_function_without_a_schema_has_other_types(project: Project) -> None:
+    required = 'name="bias", type="float32"'
+    with edited(project.root / "ops/seed_norm/spec.py", required, f"{required}, optional=True"):
+        done = project.stage("register", "seed_norm", "--part", "kernel")
     assert done.returncode == 8, done.stderr
-    assert f"{name}: its torch.cc registers " in done.stderr and registers in done.stderr
-    assert declared in done.stderr and f"Fix native/{name}/torch.cc or ops/{name}/spec.py" in done.stderr
-
-
-def test_a_scalar_has_another_name_in_torch_cc(project: Project) -> None:
-    """fake.py defines the operator that takes one."""
-    schema = 'torch=TorchOp(name="brought::damped", schema="brought::damped(Tensor x, Scalar factor=0.5) -> Tensor")'
-    with edited(project.root / "ops/damped/spec.py", 'torch=TorchOp(name="brought::damped")', schema):
-        done = project.stage("register", "damped", "--part", "kernel")
-    assert done.returncode == 8, done.stderr
-    assert (
-        "damped: its torch.cc registers no brought::damped_typed. Register brought::damped_typed(Tensor x, float "
-        "factor=0.5) -> Tensor there: fake.py defines brought::damped, by it" in done.stderr
-    )
+    assert "seed_norm: its torch.cc registers " in done.stderr and "Tensor? bias" in done.stderr
+    assert "(Tensor _0, Tensor _1, Tensor _2, Tensor _3, float _4)" in done.stderr
+    assert "Fix native/seed_norm/torch.cc or ops/seed_norm/spec.py" in done.stderr
 
 
 def test_a_library_for_another_torch_is_refused(project: Project) -> None:
@@ -152,56 +127,6 @@ def test_a_kernel_with_data_dependent_sizes_is_not_made_opaque() -> None:
     library.impl(module["NAME"], module["zeros"], "CompositeImplicitAutograd")
     with pytest.raises(RuntimeError, match=r"Register it for the CPU: TORCH_LIBRARY_IMPL\(\w+, CPU, m\) and m\.impl"):
         module["register_fake"]()
-
-
-EIGEN = 'folder="cmeel.prefix/include/eigen3", distribution="cmeel-eigen"'
-
-
-@pytest.mark.parametrize(
-    ("new", "message"),
-    [
-        (
-            EIGEN.replace("cmeel-eigen", "cmeel-nowhere"),
-            "seed_norm/spec.py: headers: the package 'cmeel-nowhere' is not installed. Install it: "
-            f"{sys.executable} -m pip install cmeel-nowhere; in a checkout of opmatrix, pin it",
-        ),
-        (
-            EIGEN.replace("eigen3", "eigen"),
-            "no folder 'cmeel.prefix/include/eigen'. It has headers in: cmeel.prefix/include/eigen3; did you mean",
-        ),
-        (
-            'folder="eigen"',
-            "seed_norm/spec.py: headers: the project has no folder 'eigen'. Make it, or name another",
-        ),
-    ],
-)
-def test_missing_headers_are_reported(new: str, message: str, project: Project) -> None:
-    with edited(project.root / "ops/seed_norm/spec.py", EIGEN, new):
-        done = project.stage("compile", "seed_norm")
-    assert done.returncode == 6 and message in done.stderr, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("path", "text", "message"),
-    [
-        ("damped/torch.cc", "int nothing;", "libdamped_torch.so uses nothing of torch, so it registers no operator"),
-        ("damped/torch.cc", "namespace at { int gone(); }\nint n = at::gone();", "at::gone()"),
-        ("row_sums/ort.cc", "int nothing;", "librow_sums_ort.so does not show 'RegisterCustomOps'"),
-        (
-            "row_sums/ort.cc",
-            '#include <onnxruntime_c_api.h>\nextern "C" const void* RegisterCustomOps() { return OrtGetApiBase(); }',
-            "needs 'OrtGetApiBase', which Python's ONNX Runtime does not show. In ort.cc, define ORT_API_MANUAL_INIT",
-        ),
-    ],
-)
-def test_an_unusable_library_is_refused(path: str, text: str, message: str, tmp_path: Path) -> None:
-    name = path.partition("/")[0]
-    project = Project.copy(tmp_path, operators=())
-    project.bring(name)
-    (project.root / "native" / path).write_text(text)
-    assert project.stage("codegen", name).returncode == 0
-    done = project.stage("compile", name)
-    assert done.returncode == 6 and message in done.stderr, done.stderr
 
 
 def test_sanitizers_find_a_fault_in_a_handwritten_binding(project: Project) -> None:

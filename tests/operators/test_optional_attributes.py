@@ -1,4 +1,4 @@
-"""An operator whose attributes may be absent passes all gates; a binding that takes 0 for none does not.
+"""An operator whose attributes may be absent passes all gates.
 
 tests/projects/absent: one attribute of each kind; 0, False and an empty list differ from none.
 """
@@ -12,10 +12,9 @@ import pytest
 from onnx import helper
 
 from opmatrix.declaration.load import load_operator
-from opmatrix.toolchain import compile
 from tests.support.building import classic_kernel
-from tests.support.forked import forked, register
-from tests.support.projects import Project, edited
+from tests.support.forked import forked
+from tests.support.projects import Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
@@ -96,23 +95,3 @@ def test_values_are_checked_where_they_are_given(project: Project) -> None:
 def test_the_classic_binding_computes_the_same(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over the C++ headers of the installed torch, as for a torch before 2.9."""
     classic_kernel(project, "maybe", monkeypatch)
-
-
-# A fault of kernel.h: what is absent is taken for a value, or a value for absent.
-FAULTS = {
-    "times": ("if (times) value", "if (times && *times != 0) value"),
-    "negate": ("if (negate) value", "if (negate && *negate) value"),
-    "weights": ("if (weights) {", "if (weights && weights->size() > 0) {"),
-    "shift": ("if (shift) value += *shift + 1;", "value += shift.value_or(0.0f) + 1;"),
-}
-
-
-@pytest.mark.parametrize("attribute", FAULTS)
-def test_a_kernel_that_takes_a_value_for_none_is_found(attribute: str, project: Project) -> None:
-    paths = project.paths
-    old, new = FAULTS[attribute]
-    with edited(paths.kernel("maybe"), old, new):
-        compile.run(paths, load_operator(paths, "maybe"))
-        done = register(project.root, "maybe", "--part", "kernel")
-    assert done.returncode != 0
-    assert re.search(r"maybe-(of|more)_\w+ in torch: y: .* elements? differ", done.stderr), done.stderr

@@ -195,21 +195,6 @@ def edited(both: Project) -> Iterator[Project]:
             path.write_bytes(content)
 
 
-def test_a_lowering_that_writes_the_attribute_too_early(edited: Project) -> None:
-    lowering = edited.paths.lowering("group_norm")
-    text = (
-        "\n\ndef custom(g, x, num_groups, scale, bias, epsilon, lift):\n"
-        '    return g.op("mydomain::mygroupnorm", x, num_groups, scale, bias, epsilon_f=epsilon, lift_f=lift)\n'
-    )
-    lowering.write_text(lowering.read_text() + text)
-    done = edited.stage("export", "group_norm", "--cell", CELL)
-    assert done.returncode == 9, done.stderr
-    assert (
-        "attribute 'lift' is of version 3 of 'mydomain', and the model imports 2. Write it where g.version() is 3 "
-        in (done.stderr)
-    )
-
-
 def test_a_kernel_with_another_default_than_before(edited: Project) -> None:
     """Reference and kernel are wrong alike, so that no current case differs; the published data set does."""
     edited.replace(

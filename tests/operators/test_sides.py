@@ -1,4 +1,4 @@
-"""A kernel that is wrong in torch alone, in ONNX Runtime alone, or in both: only the wrong framework reports it."""
+"""A kernel that is wrong in torch alone or in ONNX Runtime alone: only the wrong framework reports it."""
 
 from __future__ import annotations
 
@@ -25,27 +25,16 @@ CELL = Cell(torch="2.13", exporter="legacy", opset=18, ort=minor(installed().onn
 # The arguments that the generated bindings pass to the kernel.
 SCALE_AND_BIAS = re.compile(r"scale\.view<T>\(\),\s+bias\.view<T>\(\),")
 SWAPPED = "bias.view<T>(), scale.view<T>(),"
-RATE = "const double rate = 1 / sqrt(m.variance + epsilon);"
-EPSILON = "static_cast<double>(epsilon),"
-THE_RATE, THE_EPSILON = (re.compile(re.escape(text)) for text in (RATE, EPSILON))
+RATE = re.compile("const double rate")
 
 IN_TORCH = "of 12 elements differ beyond rtol=2.5e-07 atol=1e-07; worst at ("
 IN_ORT = "The reference evaluator agrees with the expected output: kernel or reference (in float64) is wrong"
-THREADS = "the call with 4 threads (float32 tensor 0) is another one: "
 
 # File, old text, planted text; the messages of register and verify.
 FAULTS = {
-    "none": ("native/group_norm/kernel.h", THE_RATE, RATE, "", ""),
+    "none": ("native/group_norm/kernel.h", RATE, "const double rate", "", ""),
     "torch": ("build/generated/group_norm/torch.cc", SCALE_AND_BIAS, SWAPPED, IN_TORCH, ""),
     "ort": ("build/generated/group_norm/ort.cc", SCALE_AND_BIAS, SWAPPED, "", IN_ORT),
-    "both": ("native/group_norm/kernel.h", THE_RATE, RATE.replace("1 /", "2 /"), IN_TORCH, IN_ORT),
-    "threads": (
-        "native/group_norm/kernel.h",
-        THE_EPSILON,
-        EPSILON.replace(",", " + (group == begin && begin > 0 ? 1 : 0),"),
-        THREADS,
-        IN_ORT,
-    ),
 }
 
 
