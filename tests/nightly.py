@@ -59,7 +59,6 @@ NIGHTLY = {
     "operators/test_seeds.py::test_what_is_drawn_is_checked[*": "[not the default generator]",
     "operators/test_sides.py::*": "::*[ort]",
     "operators/test_value_rules.py::test_a_binding_that_forgets_a_check_is_found[*": "[end]",
-    "operators/test_variadic_outputs.py::test_a_fault_is_found[*": "[a kernel that leaves out the last]",
     "operators/test_written_schema.py::test_no_exporter_drops_another_value[*": "[dynamo-inplace=True*",
     # Each change computes the rows in the tests of their faults, and these without a fault. All take 26 CPU s.
     "torch_checks/test_compat.py::test_the_rows_of_an_operator_without_a_fault": "::test_one_call_for_all_samples[*",
@@ -98,8 +97,6 @@ KEPT = (
     "operators/test_scalars.py::test_another_dtype_layout_or_device_is_refused[device]",
     "operators/test_scalars.py::test_what_is_passed_on_is_checked[the number is not passed on]",
     "operators/test_seeds.py::test_the_row_of_doit_compat[]",
-    "operators/test_variadic_outputs.py::test_a_fault_is_found[a kernel that leaves out the last]",
-    "operators/test_variadic_outputs.py::test_a_fault_is_found[a binding that stores no strings]",
     "operators/test_optional_attributes.py::test_the_classic_binding_computes_the_same",
     "operators/test_written_schema.py::test_no_exporter_drops_another_value[dynamo-inplace=True*",
     "operators/test_backward_operator.py::test_its_gradient_is_verified",
