@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-HEAD = ("project", "options", "op", "file", "step")  # what a file of faults has beside them
+HEAD = ("project", "options", "section", "op", "file", "step")  # what a file of faults has beside them
 _SECTION = "Faults of models, kernels and fake kernels"  # of a fault that names no other
 
 
@@ -34,9 +34,9 @@ def planted(tests: Path) -> Iterator[tuple[str, Gate]]:
         content = _read(path)
         for fault, edits in content.items():
             if fault not in HEAD:
-                row = {"step": content.get("step"), **edits[0]}
+                row = {"section": _SECTION, **content, **edits[0]}
                 gate = Gate(fault, row["step"].partition(":")[0], row["says"], str(path.relative_to(tests)))
-                yield row.get("section", _SECTION), gate
+                yield row["section"], gate
 
 
 def named(tests: Path) -> Iterator[tuple[str, str, Sequence[Gate]]]:
