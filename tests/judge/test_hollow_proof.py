@@ -1,4 +1,4 @@
-"""The stage `cases`: what is no error, and what lifts one. tests/faults/hollow.toml plants cases that let a wrong kernel pass."""
+"""The stage `cases`: what is no error, and what lifts one. tests/faults/hollow.toml plants the errors."""
 
 from __future__ import annotations
 
