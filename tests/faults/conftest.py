@@ -39,7 +39,8 @@ from tests.support.projects import ROOT, Project
 
 SOUND = "without a fault: "
 _TEXTS = (".py", ".h", ".cc", ".json")  # in which names are replaced
-_MARKS = {"declaration": ("incremental",), "codegen": ("incremental",), "compile": ("compile",)}  # by the step's group
+_MARKS = dict.fromkeys(("declaration", "codegen", "data", "cases"), ("incremental",))  # by the step's group
+_HEAVY = ("compile", "torch", "ort", "slow")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Batch | None:
@@ -94,7 +95,7 @@ class Batch(pytest.File):
         groups = {one.step.partition(":")[0] for one in self.planted.values()}
         for name in self.planted:
             item = Fault.from_parent(self, name=name)
-            for mark in {mark for group in groups for mark in _MARKS.get(group, ("compile", "torch", "ort", "slow"))}:
+            for mark in {mark for group in groups for mark in _MARKS.get(group, _HEAVY)}:
                 item.add_marker(mark)
             yield item
 
