@@ -124,7 +124,8 @@ def _plant(planted: Planted, source: Path, project: Project, number: int) -> str
     for room in ("ops", "native"):
         folder = source / room / planted.op
         for path in folder.rglob("*") if folder.is_dir() else ():
-            if path.is_file() and not {"published", "__pycache__"} & {*path.parts}:
+            kept = path.name == "schema.json" and planted.step == "declaration"  # what else is published has its name
+            if path.is_file() and (kept or not {"published", "__pycache__"} & {*path.parts}):
                 texts[str(path.relative_to(source))] = path.read_text()
     for edit in planted.edits:
         texts[edit.file] = edit.apply(texts.get(edit.file, ""))
