@@ -17,7 +17,6 @@ from tests.support.evolved import SPEC as EVOLVED
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = "ops/group_norm/published/1/schema.json"
-LIFT = 'Attribute(name="lift", kind="float", default=0.0)'
 
 
 @pytest.fixture
@@ -65,27 +64,21 @@ EPSILON = 'name="epsilon", kind="float", default=1e-5, torch_name="eps", minimum
 TYPES = '("float32", "float64", "float16", "bfloat16")'
 BIAS = 'name="bias", type="T", dims=("C",)'
 OF_EPSILON, OF_BIAS = "attributes['epsilon']", "inputs['bias']"
-GONE = "found nothing of that name"
 
 
 @pytest.mark.parametrize(
     ("old", "new", "field", "was", "now"),
     [
         (TYPES, '("float32",)', "types['T']", "['float32', 'float64', 'float16', 'bfloat16']", "found ['float32']"),
-        (', "bfloat16")', ")", "types['T']", "['float32', 'float64', 'float16', 'bfloat16']", "'float64', 'float16']"),
         ('type="float32"', 'type="int64"', "inputs['num_groups'].type", "float32", "found int64"),
-        (EPSILON, EPSILON.replace("1e-5", "1e-3"), f"{OF_EPSILON}.default", "1e-05", "found 0.001"),
         (EPSILON, EPSILON.replace("default=1e-5, ", ""), f"{OF_EPSILON}.default", "1e-05", "found nothing"),
         (EPSILON, f"{EPSILON}, maximum=1.0", f"{OF_EPSILON}.maximum", "nothing", "found 1.0"),
-        (EPSILON, EPSILON.replace("epsilon", "variance"), OF_EPSILON, "it", GONE),
         (EPSILON, EPSILON.replace('"eps"', '"epsi"'), f"{OF_EPSILON}.torch_name", "eps", "found epsi"),
         (EPSILON, EPSILON.replace('"float"', '"int"').replace("1e-5", "1"), f"{OF_EPSILON}.kind", "float", "found int"),
         (BIAS, BIAS.replace('("C",)', "None"), f"{OF_BIAS}.dims", "['C']", "found nothing"),
         (BIAS, f"{BIAS}, optional=True", f"{OF_BIAS}.optional", "nothing", "found True"),
-        (BIAS, BIAS.replace("bias", "summand"), OF_BIAS, "it", GONE),
-        ('"mygroupnorm"', '"MyGroupNorm"', "onnx.op_type", "'mygroupnorm'", "found 'MyGroupNorm'"),
+        (BIAS, BIAS.replace("bias", "summand"), OF_BIAS, "it", "found nothing of that name"),
         ('"mydomain"', '"my.domain"', "onnx.domain", "'mydomain'", "found 'my.domain'"),
-        ("custom_group_norm", "group_norm2", "torch", "'mynamespace::custom_group_norm(Tensor x, ", "::group_norm2("),
         ('SameAs(input="x")', 'SameAs(input="scale")', "outputs['y'].shape", "as x", "found as scale"),
     ],
 )  # fmt: skip
@@ -121,11 +114,6 @@ def test_a_dtype_may_join_a_published_version(paths: Paths) -> None:
     assert published.updated(before, fewer) == before
 
 
-def test_a_published_version_of_the_domain_cannot_be_removed(paths: Paths) -> None:
-    change(paths, ("versions=(1, 2)", "versions=(1,)"))
-    assert "onnx.versions: version 1 is published for 1, 2, and 2 is gone. " in "\n".join(refused(paths))
-
-
 def refused(paths: Paths) -> list[str]:
     with pytest.raises(SpecError) as caught:
         load(paths)
@@ -135,51 +123,6 @@ def refused(paths: Paths) -> list[str]:
 def test_one_change_is_one_message(paths: Paths) -> None:
     change(paths, ("default=1e-5", "default=1e-4"))
     assert len(refused(paths)) == 1
-
-
-def test_another_order_of_inputs_is_refused(paths: Paths) -> None:
-    scale = '        Input(name="scale", type="T", dims=("C",), doc="one factor per channel"),\n'
-    bias = '        Input(name="bias", type="T", dims=("C",), doc="one summand per channel"),\n'
-    change(paths, (scale + bias, bias + scale))
-    (found,) = refused(paths)
-    assert (
-        "inputs: version 1 is published with the order x, num_groups, scale, bias, found x, num_groups, bias, " in found
-    )
-    assert BREAKS in found
-
-
-def test_a_new_attribute_needs_a_version(paths: Paths) -> None:
-    change(paths, ("        ),\n    ),\n    outputs", f"        ),\n        {LIFT},\n    ),\n    outputs"))
-    (found,) = refused(paths)
-    assert (
-        "attributes['lift']: version 1 is published with no such name. Give it since=3 and a default, and let " in found
-    )
-    assert "onnx.versions have 3" in found
-
-
-def test_a_version_that_models_import_cannot_change(paths: Paths) -> None:
-    """Models that import version 2 of the domain have schema 1: an old library would read a model with schema 2."""
-    later = LIFT.replace("default=0.0", "default=0.0, since=2")
-    change(paths, ("        ),\n    ),\n    outputs", f"        ),\n        {later},\n    ),\n    outputs"))
-    (found,) = refused(paths)
-    assert (
-        "onnx.versions: models that import 2 have schema 1, which is published for 1, 2. Give what is new since=3"
-        in found
-    )
-
-
-INPUT = 'Input(name="more", type="T", optional=True),'
-OUTPUT = 'Output(name="more", type="T", shape=SameAs(input="x")),'
-
-
-@pytest.mark.parametrize(
-    ("kind", "behind", "more"),
-    [("inputs", '"one summand per channel"),', INPUT), ("outputs", '"x, normalized"),', OUTPUT)],
-)
-def test_an_operator_cannot_get_more_inputs_or_outputs(paths: Paths, kind: str, behind: str, more: str) -> None:
-    change(paths, (behind, f"{behind} {more}"))
-    wanted = f"{kind}['more']: version 1 is published with no such name. It can have no more {kind}: torch "
-    assert any(wanted in line for line in refused(paths))
 
 
 def test_docs_and_tolerances_may_change(paths: Paths) -> None:
@@ -216,17 +159,6 @@ def test_a_published_later_version_cannot_change(paths: Paths) -> None:
     assert len(refused(paths)) == 1  # though two versions have it
     change(paths, ("default=1e-3", "default=1e-5"), ("since=3", "since=4"), ("(1, 2, 3)", "(1, 2, 3, 4)"))
     assert "version 3 is published, and the declaration has: 1, 4" in refused(paths)[0]
-
-
-@pytest.mark.parametrize(
-    ("old", "new"), [("{", ""), ('"since_version": 1', '"since_version": 2'), ('"torch"', '"Torch"')]
-)
-def test_a_damaged_schema_is_reported(paths: Paths, old: str, new: str) -> None:
-    text = (paths.root / SCHEMA).read_text()
-    (paths.root / SCHEMA).write_text(text.replace(old, new, 1))
-    (found,) = refused(paths)
-    assert found.startswith(f"{SCHEMA}: ")
-    assert found.endswith(". Take it from the history of the project")
 
 
 def test_a_missing_schema_is_reported(paths: Paths) -> None:

@@ -61,9 +61,6 @@ def test_an_operator_that_writes_arguments_has_a_functional_one() -> None:
          "(a!) is returned twice, allowed: once"),
         (written("cst::axpy_(Tensor(a!) x, Tensor y, float alpha=1, *, Tensor(b!) out) -> ()"),
          "'out' is written, allowed: an input that an output `writes`, or, for out=, the name of an output"),
-        (written("cst::axpy_(Tensor x, Tensor y, float alpha=1, *, Tensor(a!)? z=None) -> ()", outputs=OUTER),
-         "column 50: Tensor(a!)? is written and may be absent, allowed: Tensor(a!). For calls without it, declare "
-         "another overload, whose schema does not have the argument"),
         (written("cst::axpy_(Tensor x, Tensor y, float alpha=1, *, Tensor(a!) z=None) -> ()", outputs=OUTER),
          "'z' has a default, allowed: Tensor(a!) without a default"),
         (written("cst::axpy_(Tensor x, Tensor!? y, float alpha=1) -> Tensor", outputs=OUTER),

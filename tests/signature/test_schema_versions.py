@@ -62,9 +62,6 @@ def mistakes(*attributes: Attribute, versions: tuple[int, ...] = (1, 2), uses: t
         ([replace(OFFSET, since=2)], (1,), "found 2, allowed: none: onnx.versions has nothing after 1; add it"),
         ([replace(OFFSET, since=1)], (1, 2), "attributes[0].since: found 1, allowed: 2"),
         ([replace(OFFSET, since=3)], (1, 2, 4), "attributes[0].since: found 3, allowed: 2, 4"),
-        ([replace(OFFSET, since=2, default=None)], (1, 2), "attributes[0].default: missing; it is the"),
-        ([replace(OFFSET, since=2), replace(OFFSET, name="other", since=None)], (1, 2),
-         "attributes: found offset since 2, other since 1, allowed: those of later versions last"),
         ([replace(OFFSET, since=None, name="schema_version")], (1,), "found 'schema_version', which nodes of a later"),
     ],
 )  # fmt: skip
@@ -76,15 +73,6 @@ def test_what_cannot_come_later(attributes: list[Attribute], versions: tuple[int
 def test_an_operator_without_a_node_has_one_version() -> None:
     (found,) = [m for m in mistakes(replace(OFFSET, since=2), uses=("nms",)) if "since" in m]
     assert "found on an operator without a node of its own; allowed: in nms" in found
-
-
-def test_a_model_has_the_attributes_of_its_version() -> None:
-    case = Case(name="one", inputs={"x": Random(shape=(2,))})
-    early = Model(name="m", types={"T": "float32"}, attributes={"offset": 1.0}, domain_version=2, cases=(case,))
-    (found,) = validation.cases(SPEC, [early])
-    assert found.field == "MODELS[0].attributes['offset']"
-    assert found.text == "it is of version 3, the model imports 2; allowed: domain_version=3"
-    assert not list(validation.cases(SPEC, [replace(early, domain_version=3)]))
 
 
 def test_a_lowering_that_the_operator_lacks_has_no_min_opset() -> None:
