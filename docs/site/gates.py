@@ -35,7 +35,8 @@ def planted(tests: Path) -> Iterator[tuple[str, Gate]]:
         for fault, edits in content.items():
             if fault not in HEAD:
                 row = {"section": _SECTION, **content, **edits[0]}
-                gate = Gate(fault, row["step"].partition(":")[0], row["says"], str(path.relative_to(tests)))
+                says = row["says"] if isinstance(row["says"], str) else row["says"][0]
+                gate = Gate(fault, row["step"].partition(":")[0], says, str(path.relative_to(tests)))
                 yield row["section"], gate
 
 

@@ -50,8 +50,6 @@ WRONG = [
      "are not contiguous. Remove elementwise=True"),
     ({"torch": TorchOp(name="my::f", python=True)}, "elementwise",
      "allowed: False, because ops/pointwise/torch_op.py defines the operator: "),
-    ({"inputs": (X, part("w"))}, "inputs[1]",
-     "'w' may have another shape than 'x', and elementwise=True allows one shape. Declare same_as='x', " + REMEDY),
     ({"inputs": (part("x", "N", "..."), part("w", "N", "..."))}, "inputs[1]", "'w' may have another shape than 'x', "),
     ({"inputs": (part("x", "N", "C", "H", "W"), part("w", "N", "C", "W", "H"))}, "inputs[1]", "'w' may have another "),
     ({"inputs": (X, part("w", same_as="x", optional=True))}, "inputs[1]",

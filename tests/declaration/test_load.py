@@ -96,9 +96,7 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
         ('name="scale", type', 'name="scale", variadic=True, type', ["inputs[2].variadic: 'scale' is not the last input"]),
         ('name="bias", type', 'name="class", type', ["'class': is not an identifier of both C++ and Python"]),
         ('name="bias", type', 'name="schema", type', ["'schema': means something else in generated code"]),
-        ('dims=("C",), doc="one factor', 'dims=("2*M",), optional=True, doc="one factor', ["inputs[2].dims: found 'M' in '2*M', and nothing gives its value. Declare it as the size of an axis"]),
         ('dims=("C",), doc="one factor', 'dims=("NN",), optional=True, doc="one factor', ["inputs[2].dims: found 'NN', ", "did you mean 'N'?"]),
-        ('shape=SameAs(input="x")', 'shape=Dims(dims=("N % 2",))', ["outputs[0].shape.dims: found 'N % 2': 'N % 2' is none of: names of sizes, whole numbers, and + - * //"]),
         ('shape=SameAs(input="x")', 'shape=Dims(dims=("N // C",))', ["outputs[0].shape.dims: found 'N // C': it divides by 'C', allowed: by a number from 1 on"]),
         ('shape=SameAs(input="x")', 'shape=Dims(dims=("N // 0",))', ["outputs[0].shape.dims: found 'N // 0': it divides by '0', allowed"]),
         ('shape=SameAs(input="x")', 'shape=Dims(dims=("N); abort(",))', ["outputs[0].shape.dims: found 'abort', allowed: sizes that required inputs have: N, C"]),
@@ -124,13 +122,11 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
         ('kind="float", default=1e-5', 'kind="tensor", type="float32", dims=(), optional=True', ["attributes[0].optional: found on a tensor, allowed: on other kinds"]),
         ('kind="float", default=1e-5', 'kind="float", default=1e-5, dims=(3,)', ["attributes[0].dims: found on a float, allowed: on a tensor"]),
         ('name="bias", type="T"', 'name="epsilon_", type="T"', ["'epsilon_': is what generated code calls something of 'epsilon'"]),
-        ('name="bias", type="T"', 'name="threads", type="T"', ["'threads': means something else in generated code"]),
         ('name="bias", type="T"', 'name="len", type="T"', ["'len': means something else in generated code"]),
         ('name="bias", type="T"', 'name="T", type="T"', ["'T': means something else in generated code"]),
         ('op_type="mygroupnorm"', 'op_type="Constant"', ["onnx.op_type: found 'Constant', of which ONNX Runtime makes no custom op in any domain"]),
         ('op_type="mygroupnorm"', 'op_type="Shape"', ["onnx.op_type: found 'Shape', whose nodes ONNX Runtime replaces by the shape of their input"]),
         ('op_type="mygroupnorm"', 'op_type="mygroupnorm", since_version=2', ["onnx.since_version: found 2, not supported yet, allowed: 1"]),
-        ('name="mynamespace::custom_group_norm"', 'name="mynamespace::while"', ["torch: the schema that follows from the declaration: the schema cannot be read:"]),
         ('dims=("C",), doc="one factor', 'same_as="xx", doc="one factor', ["inputs[2].same_as: found 'xx', allowed: x, num_groups; did you mean 'x'?"]),
         ('dims=("C",), doc="one factor', 'same_as="bias", doc="one factor', ["inputs[2].same_as: found 'bias', allowed: x, num_groups"]),
         ('dims=("C",), doc="one factor', 'dims=("C",), same_as="x", doc="one factor', ["inputs[2]: found dims=('C',) and same_as='x', allowed: one of both"]),
@@ -158,7 +154,7 @@ def test_a_mistake_in_a_declaration(tmp_path: Path, old: str, new: str, expected
     assert any(line.startswith("ops/group_norm/spec.py") and all(e in line for e in expected) for line in found), found
 
 
-@pytest.mark.parametrize(("op_type", "inputs", "least"), [("Add", 1, 2), ("Where", 2, 3), ("Where", 1, 3)])
+@pytest.mark.parametrize(("op_type", "inputs", "least"), [("Add", 1, 2), ("Where", 1, 3)])
 def test_an_op_type_of_onnx_with_fewer_inputs_is_refused(op_type: str, inputs: int, least: int) -> None:
     """ONNX Runtime would end the process. An input that a node may leave out at its end does not count."""
     parts = [Input(name=f"x{n}", type="float32") for n in range(least)]

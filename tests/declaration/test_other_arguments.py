@@ -139,7 +139,6 @@ NO_SEED = "Generator? generator, allowed: minimum=0 or another int in the attrib
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (_seeded(minimum=None), NO_SEED),
         (_seeded(minimum=0.5), NO_SEED),
         (_seeded(minimum=3, maximum=3), NO_SEED),
         (_seeded(minimum=-(2**64)), NO_SEED),

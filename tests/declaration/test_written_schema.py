@@ -165,11 +165,6 @@ def test_a_mismatch_is_one_message_with_the_position(schema: str) -> None:
     assert f"^ {MISTAKES[schema]}" in message
 
 
-def test_several_mismatches_are_one_message() -> None:
-    (message,) = found(with_schema("my::shift(Tensor[] x, int[2] by, int eps) -> Tensor"))
-    assert message.count("^ column") == 2
-
-
 def test_what_the_schema_lacks_is_named() -> None:
     assert found(SPEC) == [
         "inputs[1]: torch.schema has no argument 'mask'. Give it the argument's name as torch_name, or add the argument"

@@ -75,10 +75,6 @@ MISTAKES = {
         spec([part("x", "N", "C", at={"dim": 4})], SameAs(input="x"), "N", attributes=AXIS),
         "an attribute names an axis of the input 'x', which may be this one; remove it",
     ),
-    "computed": (
-        spec([X, part("offsets", "N + 1")], SameAs(input="x"), "N"),
-        "'N + 1' depends on it, so that no index is computed alone; remove it",
-    ),
     "index_into": (
         spec([X, Input(name="i", type="int64", dims=("C",), values=ValueRule(index_into="2*N"))], SameAs(input="x"),
              "N"),
