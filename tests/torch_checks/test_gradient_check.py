@@ -108,6 +108,13 @@ def test_a_wrong_gradient_has_data_and_replays_in_torch_alone(project: Project, 
         save_case.run(project.paths, operator, lowering=None, cells=[], case="gradient_x")
 
 
+def test_a_formula_without_a_case_that_checks_it_is_refused(project: Project) -> None:
+    few(project, "")
+    project.replace("ops/group_norm/cases.py", "shape=(3, 2, 1, 2)", "shape=(3, 2, 1, 200)")
+    expected = "group_norm: no case to check its gradient with. Add one to cases.py that is finite, and has at most 256"
+    assert expected in register(project)
+
+
 def test_cases_of_float32_are_checked_in_float64(project: Project) -> None:
     few(project, 'static("float32")')
     assert register(project) == ""
