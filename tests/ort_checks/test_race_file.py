@@ -27,7 +27,7 @@ def calls(root: Path) -> list[DrawnCase]:
 def test_cases_drawn_inputs_and_a_larger_one(tmp_path: Path) -> None:
     found = calls(tmp_path)
     assert [call.model.name for call in found] == ["drawn", "plain", "special", "empty", "large", "large (repeated)"]
-    assert found[-1].arrays[0].size >= 100_000
+    assert found[-1].arrays[0].size >= 2 * found[-2].arrays[0].size  # as often as the time of the search allows
 
 
 def test_an_unsupported_model_has_no_calls(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from opmatrix.project.paths import Paths
 from tests.support.forked import forked
 from tests.support.projects import ROOT
 from tests.support.taken_away import replayed
-from tests.torch_checks.test_gradient_faults import changed, check
+from tests.torch_checks.test_gradient_faults import check
 
 pytestmark = [pytest.mark.torch, pytest.mark.deep]
 
@@ -107,7 +107,7 @@ def test_a_gradient_of_each_kind_of_schema_replays(project: str, name: str, tmp_
     ids=["float32", "strides", "expanded", "frozen"],
 )
 def test_a_gradient_that_is_wrong_in_one_call_replays(old: str, new: str, said: str, tmp_path: Path) -> None:
-    check(tmp_path / "project", changed(torch_op=(old, new)))
+    check(tmp_path / "project", ("torch_op", old, new))
     paths = Paths(tmp_path / "project")
     record = failing(paths, "mix")
     assert said in record["expected_is"]
