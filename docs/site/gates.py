@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-HEAD = ("project", "options", "section", "op", "file", "step")  # what a file of faults has beside them
+HEAD = ("project", "options", "section", "op", "file", "step")  # the keys of a file that name no fault
 _SECTION = "Faults of models, kernels and fake kernels"  # of a fault that names no other
 
 
@@ -76,7 +76,7 @@ def render(tests: Path) -> str:
 
 
 def symptoms(text: str, tests: Path) -> str:
-    """Return the page of the symptoms: in its text, ``{fault}`` stands for the message of the gate and its place.
+    """Return the page of the symptoms: ``{fault}`` in it is replaced by the message of the gate and what plants it.
 
     Raises KeyError for a fault that no gate has.
     """

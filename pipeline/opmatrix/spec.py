@@ -7,6 +7,7 @@ missing field. It records the mistake, so that `opmatrix.declaration.load` repor
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
@@ -30,12 +31,19 @@ MISSING: Any = object()
 """The value of a field that has no default and was not given; `opmatrix.declaration.load` reports it."""
 
 
+@functools.cache  # thousands of calls in each step
+def _fields(cls: Any) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the names of the fields of a dataclass, and of those that have no default."""
+    fields = dataclasses.fields(cls)
+    required = [f.name for f in fields if f.default is f.default_factory is dataclasses.MISSING]
+    return frozenset(f.name for f in fields), tuple(required)
+
+
 class _KeepsMistakes(type):
     """Makes constructors record wrong arguments in ``__mistakes__`` instead of raising TypeError."""
 
     def _record(cls, *args: Any, **kwargs: Any) -> Any:
-        known = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]  # every user is a dataclass
-        required = [n for n, f in known.items() if f.default is f.default_factory is dataclasses.MISSING]
+        known, required = _fields(cls)
         accepted = {n: v for n, v in kwargs.items() if n in known}
         instance = super().__call__(**dict.fromkeys(required, MISSING) | accepted)
         mistakes = (

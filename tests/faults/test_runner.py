@@ -28,6 +28,13 @@ def test_what_is_found(failed: list[tuple[str, str]], said: str) -> None:
     assert said in wrong and bool(said) == bool(wrong)
 
 
+def test_both_exporters_find_a_fault() -> None:
+    planted = Planted(op="f", step="export:custom@torch2.13*", says="is missing")
+    legacy, dynamo = (f"export:f-custom@torch2.13-{exporter}-opset18" for exporter in ("legacy", "dynamo"))
+    assert problem(planted, [(legacy, "it is missing"), (dynamo, "it is missing")]) == ""
+    assert "in every exporter" in problem(planted, [(legacy, "it is missing"), (dynamo, "")])
+
+
 def test_a_copy_in_which_a_step_fails_is_a_failure() -> None:
     sound = Planted(op="f", step="register:kernel")
     assert problem(sound, []) == "" and "y differs" in problem(sound, [FOUND])

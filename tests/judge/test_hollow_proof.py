@@ -11,12 +11,11 @@ import pytest
 
 from opmatrix.basics.errors import DataError
 from opmatrix.data import write_data
-from opmatrix.declaration.load import Operator
+from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.judge import cases
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Attribute, Case, Model, Random, Tolerance, Values
-from tests.support.projects import with_reference
-from tests.support.specs import FLOATS, declare
+from opmatrix.spec import Attribute, Case, Model, Random, Values
+from tests.support.projects import ROOT, with_reference
 
 REFERENCE = """
 import numpy as np
@@ -26,14 +25,7 @@ def shifted(x, mask, bias, *, factor):
         raise ValueError("factor is too small")
     return np.where(mask, x * np.float32(factor), x) + (0 if bias is None else bias)
 """
-SPEC = declare(
-    "shifted(x: T[N], mask: bool[N], bias: T[N]?, factor=2.0) -> y: T like x",
-    summary="x * factor where the mask is true, plus a bias.",
-    types=FLOATS,
-    tolerances={
-        "custom": {"float32": Tolerance(rtol=1e-6, atol=1e-6), "float64": Tolerance(rtol=1e-12, atol=1e-12)},
-    },
-)
+SPEC = load_operator(Paths(ROOT / "tests/projects/hollow"), "shifted").spec
 
 
 def model(dtype: Any, **inputs: Any) -> Model:

@@ -67,6 +67,10 @@ CHANGES = {
         f"{COMPARE}\nc.elementwise.__kwdefaults__ = dict(tolerance=None)",
         "opmatrix.data.compare.elementwise.__kwdefaults__",
     ),
+    "an entry of a table by types": (
+        "import ast, opmatrix.sizes.expressions as e\ne._OPERATORS[ast.Mult] = max",
+        "opmatrix.sizes.expressions._OPERATORS.Mult",
+    ),
     "a property": (
         f"{COMPARE}\nc.Comparison.ok = property(lambda self: True)",
         "opmatrix.data.compare.Comparison.ok",

@@ -7,18 +7,16 @@ imported where it is used. A feature that is broken, or not there, takes nothing
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from opmatrix.basics.errors import UsageError, one_line
 
 TABLE = "opmatrix.addons"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Feature:
+class Feature(NamedTuple):
     """What an addon adds. Objects are named as ``opmatrix.addons.bench.command:Bench``.
 
     `commands`: doit's, by name; `anywhere`: those of them that need no project. `stages`: the modules of their stages,
@@ -27,12 +25,12 @@ class Feature:
     as a section of the report: a function of the project's paths and the names of operators.
     """
 
-    commands: Mapping[str, str] = field(default_factory=dict)
+    commands: Mapping[str, str] = {}
     anywhere: tuple[str, ...] = ()
-    stages: Mapping[str, str] = field(default_factory=dict)
+    stages: Mapping[str, str] = {}
     stage_table: str = ""
-    servers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    provides: Mapping[str, str] = field(default_factory=dict)
+    servers: Mapping[str, tuple[str, ...]] = {}
+    provides: Mapping[str, str] = {}
 
 
 @cache

@@ -52,6 +52,7 @@ def is_float(dtype: str | np.dtype[Any]) -> bool:
     return str(dtype).startswith(("float", "bfloat"))
 
 
+@functools.cache  # NumPy builds the name of a dtype anew each time, in 10 us
 def kind(dtype: np.dtype[Any]) -> str:
     """Return NumPy's kind of a dtype: "i" for int4 and "u" for uint4, whose own one is "V"."""
     return str(dtype)[0] if str(dtype) in FOUR_BITS else dtype.kind
@@ -105,7 +106,7 @@ def dtype_name(array: Array) -> str:
     return _name(array.dtype)
 
 
-@functools.cache  # NumPy builds the name anew each time, in 10 us
+@functools.cache  # as `kind`
 def _name(dtype: np.dtype[Any]) -> str:
     return "string" if dtype == np.object_ else str(dtype)
 

@@ -59,15 +59,6 @@ ENVIRONMENT: Mapping[str, str] = {
     "ORT_DISABLE_TELEMETRY": "1",
     "HYPOTHESIS_NO_PLUGINS": "1",
 }
-# glibc 2.35 and newer then ask Linux for pages of 2 MB: a step that verifies has a quarter fewer page faults. Of two
-# values, glibc takes the last, which is the user's.
-_TUNABLES = "glibc.malloc.hugetlb=1"
-
-
-def server_environment() -> dict[str, str]:
-    """Return the variables that a server of this process starts with."""
-    tunables = ":".join(filter(None, (_TUNABLES, os.getenv("GLIBC_TUNABLES"))))
-    return {**os.environ, **ENVIRONMENT, "GLIBC_TUNABLES": tunables}
 
 
 # The names of what NumPy has beyond x86-64-v3. 2.4 has one for each level of the psABI; with an unknown name it warns.

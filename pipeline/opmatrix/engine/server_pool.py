@@ -25,7 +25,7 @@ from opmatrix.basics.errors import OpmatrixError
 from opmatrix.basics.files import Mark, mark
 from opmatrix.basics.processes import kill_session
 from opmatrix.engine.fork_server import Entry, Server, find_function
-from opmatrix.engine.server_main import import_for, server_environment
+from opmatrix.engine.server_main import ENVIRONMENT, import_for
 from opmatrix.environments.reexec import python_path
 from opmatrix.project import judging_code, work_folder
 from opmatrix.project.paths import Paths
@@ -233,7 +233,7 @@ def start_server(paths: Paths, server: str, *, entry: str, variables: Mapping[st
             stdout=output,
             stderr=output,
             cwd=paths.root,
-            env={**server_environment(), **more},
+            env={**os.environ, **ENVIRONMENT, **more},
             start_new_session=True,  # Ctrl-C in the terminal goes to doit only, which then ends the servers
         )
     process.returncode = 0  # without this, subprocess warns about a running process; who ends it waits for it
@@ -245,7 +245,7 @@ def _serve_forked(requests: socket.socket, entry: Entry, output: int) -> NoRetur
         os.setsid()
         for target in (1, 2):
             os.dup2(output, target)
-        os.environ.update(server_environment())
+        os.environ.update(ENVIRONMENT)
         judging_code.record()  # once for all its steps
         Server(requests, entry, import_for).run()
     except BaseException:

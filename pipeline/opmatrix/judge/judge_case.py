@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, cast
 
 from opmatrix.data.arrays import Array, dtype_name
 from opmatrix.data.compare import EXACT, Comparison, Pair, compare, first_difference, with_pattern
@@ -125,8 +125,7 @@ def _in_ort(run: str) -> str:
 
 def _tolerance(case: CaseRuns, expected: Array) -> Tolerance:
     """Return the tolerance of an output. A dtype without one must be equal."""
-    by_dtype: Mapping[str, Tolerance] = {str(dtype): tolerance for dtype, tolerance in case.tolerances.items()}
-    return by_dtype.get(dtype_name(expected), EXACT)
+    return case.tolerances.get(cast(DType, dtype_name(expected)), EXACT)
 
 
 def _runs(case: CaseRuns) -> Iterator[Run]:
@@ -143,12 +142,10 @@ def _runs(case: CaseRuns) -> Iterator[Run]:
 def _worst(case: CaseRuns, actual: Outputs, expected: Outputs) -> Comparison:
     if len(actual) != len(expected):
         return Comparison(tolerance=EXACT, problem=f"{len(actual)} outputs, expected {len(expected)}")
-    found = [
-        replace(compare(a, e, tolerance=_tolerance(case, e)), subject=subject)
-        for subject, a, e in zip(_subjects(case), actual, expected, strict=True)
-    ]
+    found = [compare(a, e, tolerance=_tolerance(case, e)) for a, e in zip(actual, expected, strict=True)]
     worst = max(range(len(found)), key=lambda n: (bool(found[n].problem), found[n].tolerance_used))
-    return with_pattern(found[worst], actual[worst], expected[worst])
+    comparison = with_pattern(found[worst], actual[worst], expected[worst])
+    return replace(comparison, subject=_subjects(case)[worst]) if len(found) > 1 else comparison
 
 
 def _voices(case: CaseRuns, run: Run) -> Voices:

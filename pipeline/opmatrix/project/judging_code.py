@@ -17,12 +17,13 @@ import itertools
 import re
 import signal
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from types import CellType, CodeType, FunctionType, MappingProxyType, ModuleType
+from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 from opmatrix.basics.errors import SpecError
@@ -90,6 +91,9 @@ _WHOLE = (_PACKAGE, "numpy")  # packages of which every function counts; of othe
 _HEAP_TYPE = 1 << 9  # of type.__flags__: its attributes can be set
 _EDITS = ("__code__", "__defaults__", "__kwdefaults__")
 _NOTHING = object()
+_MEMBERS = (property, staticmethod, classmethod, functools.cached_property)
+# Where members of a class or a module have their function.
+_INSIDE = {staticmethod: "__func__", classmethod: "__func__", MethodType: "__func__", property: "fget"}
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ class _Watched:
     shown: str
     content: dict[str, Any]
     before: Mapping[str, Any]
-    names: frozenset[str]  # that count
+    names: frozenset[Any]  # the keys that count: a constant may have types
     closed: bool = False  # no other function may be added
 
     def changed(self) -> Iterator[tuple[str, Any]]:
@@ -107,7 +111,7 @@ class _Watched:
         for name in self.names:
             now = self.content.get(name, _NOTHING)
             if now is not self.before[name] and not _wraps(now, self.before[name]):
-                yield f"{self.shown}.{name}", now
+                yield f"{self.shown}.{getattr(name, '__name__', name)}", now
         if self.closed or self.shown.startswith(f"{_PACKAGE}."):
             for name in self.content.keys() - self.before.keys():
                 now = self.content[name]
@@ -145,16 +149,17 @@ _record = _Record()
 
 def record() -> None:
     """Remember what judges now, for `begin` in this process or in a fork of it."""
-    _watch_edits()
-    classes = set[type]()
+    classes, used = set[type](), defaultdict[ModuleType, set[str]](set)
     for name in _newest_modules():
         module, package = sys.modules[name], name.partition(".")[0]
         if package in _WHOLE and isinstance(module, ModuleType):
             _record.modules.add(name)
             if package == _PACKAGE:
-                _add_module(module, classes)
+                _add_module(module, classes, used)
             else:
                 _add(name, vars(module), callable)
+    for module, names in used.items():
+        _watch(module.__name__, vars(module), frozenset(names))
     if _record.loaded != len(sys.modules):
         _record.loaded = len(sys.modules)
         there = {n: sys.modules[n] for n in _record.modules & sys.modules.keys()}  # one may be gone
@@ -165,6 +170,7 @@ def record() -> None:
             new = [*_record.watched][len(_record.tags) :]
             _record.tags += [ctypes.c_uint64.from_address(key + TAG) for key in new]
     _record.versions = [tag.value for tag in _record.tags]
+    _watch_edits()  # at last: the hook is called for each function that is looked into
 
 
 def _newest_modules() -> list[str]:
@@ -244,19 +250,21 @@ def _changed_dictionaries() -> list[_Watched]:
     return [everything[n] for n, (a, b) in enumerate(zip(now, _record.versions, strict=True)) if a != b]
 
 
-def _add_module(module: ModuleType, added: set[type]) -> None:
-    """Add a module of this package, its classes but those `added` before, its constants, and what it uses of others."""
+def _add_module(module: ModuleType, added: set[type], used: Mapping[ModuleType, set[str]]) -> None:
+    """Add a module of this package, its classes but those `added` before, and its constants; to `used`, what it uses of
+    other modules."""
     content = vars(module)
     _add(module.__name__, content)
     names_used = _names_used(content)
     for name, value in [*content.items()]:
         if isinstance(value, ModuleType):
             if value.__name__.partition(".")[0] != _PACKAGE:
-                used = {n: vars(value)[n] for n in names_used & vars(value).keys() if vars(value)[n] is not None}
-                _watch(value.__name__, vars(value), frozenset(used))
-                for one in used.values():
-                    if isinstance(one, type):
-                        _add_class(one, added)
+                there = vars(value)
+                new = [n for n in names_used - used[value] if there.get(n) is not None]
+                used[value].update(new)
+                for one in new:
+                    if isinstance(there[one], type):
+                        _add_class(there[one], added)
         elif isinstance(value, type):
             _add_class(value, added)
         elif name.lstrip("_").isupper():
@@ -275,7 +283,7 @@ def _add_class(cls: type, added: set[type]) -> None:
 
 
 def _is_code(value: object) -> bool:
-    return callable(value) or isinstance(value, property | staticmethod | classmethod | functools.cached_property)
+    return callable(value) or isinstance(value, _MEMBERS)
 
 
 def _add(
@@ -283,23 +291,22 @@ def _add(
 ) -> None:
     """Add a dictionary, and what its functions have that can be changed in place. `counts`: the values that count."""
     known = _record.watched.get(id(content))
-    counted = [name for name, value in content.items() if counts(value)] if counts else [*content]
-    names = frozenset(name for name in counted if isinstance(name, str) and name != "__builtins__")
+    names = frozenset(name for name, value in content.items() if counts(value)) if counts else frozenset(content)
+    names -= {"__builtins__"}
     if known and names <= known.names:
         return
     _watch(shown, content, names, closed=closed)
     ufunc = getattr(sys.modules.get("numpy"), "ufunc", None)
-    for name, value in [one for one in content.items() if type(one[1]) is FunctionType or type(one[1]) is ufunc]:
-        where = f"{shown}.{name}"
-        if isinstance(value, FunctionType):
+    for name, value in content.items():
+        if (kind := type(value)) is FunctionType:
             if value.__kwdefaults__:
-                _add(f"{where}.__kwdefaults__", value.__kwdefaults__)
+                _add(f"{shown}.{name}.__kwdefaults__", value.__kwdefaults__)
             for cell in value.__closure__ or ():
                 with suppress(ValueError):  # it is empty
                     if callable(cell.cell_contents):
-                        _record.cells.append((where, cell, cell.cell_contents))
-        elif hasattr(value, "__dict__"):  # since NumPy 2.4
-            _add(where, vars(value), closed=True)
+                        _record.cells.append((f"{shown}.{name}", cell, cell.cell_contents))
+        elif kind is ufunc and hasattr(value, "__dict__"):  # since NumPy 2.4
+            _add(f"{shown}.{name}", vars(value), closed=True)
 
 
 def _watch(shown: str, content: dict[str, Any], names: frozenset[str], *, closed: bool = False) -> None:
@@ -315,19 +322,14 @@ def _names_used(content: Mapping[str, Any]) -> set[str]:
     for value in content.values():
         if isinstance(value, type) and value.__module__ == content["__name__"]:
             members += vars(value).values()
-    unwrapped = [m if isinstance(m, FunctionType) else _wrapped(m) for m in members]
-    waiting = [f.__code__ for f in unwrapped if isinstance(f, FunctionType) and f.__globals__ is content]
+    functions = [getattr(m, _INSIDE[kind]) if (kind := type(m)) in _INSIDE else m for m in members]
+    waiting = [f.__code__ for f in functions if type(f) is FunctionType and f.__globals__ is content]
     names = set[str]()
     while waiting:
         code = waiting.pop()
         names.update(code.co_names)
-        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+        waiting += [constant for constant in code.co_consts if type(constant) is CodeType]
     return names
-
-
-def _wrapped(member: object) -> object:
-    """Return the function of a class or static method, or of a property."""
-    return getattr(member, "__func__", None) or getattr(member, "fget", None)
 
 
 def _changed_late() -> Iterator[str]:

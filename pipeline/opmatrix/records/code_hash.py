@@ -49,8 +49,8 @@ STAGE_MODULES: Mapping[str, str] = {
 
 # The package imports absolutely, one statement per line (ruff checks this), so this pattern finds every import.
 # Walking the ast of the package would take 30 ms in each doit command.
-_IMPORT = re.compile(r"^\s*(?:from (opmatrix[\w.]*) import (\([^)]*\)|[\w, ]+)|import (opmatrix[\w.]*))", re.MULTILINE)
-_NAME = re.compile(r"\w+")
+# Not compiled here: each command imports this module, and most of them parse nothing.
+_IMPORT = r"(?m)^\s*(?:from (opmatrix[\w.]*) import (\([^)]*\)|[\w, ]+)|import (opmatrix[\w.]*))"
 
 
 @cache
@@ -80,10 +80,10 @@ def of_features(*names: str) -> tuple[Path, ...]:
 @cache
 def _imports(path: Path) -> tuple[str, ...]:
     names: list[str] = []
-    for package, members, plain in _IMPORT.findall(path.read_text(encoding="utf-8")):
+    for package, members, plain in re.findall(_IMPORT, path.read_text(encoding="utf-8")):
         names.append(package or plain)
         if (file := _file(names[-1])) and file.name == "__init__.py":  # a name that it imports may be a module
-            names += [f"{package}.{name}" for name in _NAME.findall(members)]
+            names += [f"{package}.{name}" for name in re.findall(r"\w+", members)]
     return tuple(names)
 
 
