@@ -164,8 +164,8 @@ def _remove_stale_objects(paths: Paths, spec: OpSpec, folder: Path) -> None:
         )
     except ValueError:  # damaged, as by a power failure: then each source counts as a new one
         before, others = {}, {}
-    generated = (p for p in paths.generated(spec.name).iterdir() if p.suffix in (".h", ".cc"))
-    sources = (*paths.native_sources(spec.name), *third_party_headers.files(spec, paths.root), *sorted(generated))
+    generated = sorted(paths.generated(spec.name).glob("*.[hc]*"))  # none for what has bindings of its own
+    sources = (*paths.native_sources(spec.name), *third_party_headers.files(spec, paths.root), *generated)
     now = {str(p): sha256(p) for p in sources}
     objects = list(folder.glob("*.o"))
     built = max((p.stat().st_mtime_ns for p in objects), default=0)
