@@ -1,4 +1,4 @@
-"""float16 and bfloat16 in every cell, and faults that only they show: sums in two bytes, limits of 0, other dtypes."""
+"""float16 and bfloat16 in every cell, and calls with other dtypes and values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.support.projects import Project, edited
+from tests.support.projects import Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
@@ -59,23 +59,6 @@ def call(x, weights, values=(0.5, 1.0)):
     project.calls("weighted_sum", f"{call}print({text})", CALLS[text])
 
 
-FAULTS = {
-    # Each sum is rounded to two bytes: 1 + 1 + ... stays at 2048, and at 256 in bfloat16.
-    "sum += row[k] * weights.data[k];": (
-        "sum = static_cast<T>(sum + row[k] * weights.data[k]);", "weighted_sum-many in torch: total:",
-    ),
-    "static_cast<BFloat16>(row[k])": ("static_cast<BFloat16>(static_cast<Half>(row[k]))", "stored:"),
-    "static_cast<T>(-std::numeric_limits<T>::infinity())": ("static_cast<T>(0)", "greatest:"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_found(project: Project, fault: str) -> None:
-    new, expected = FAULTS[fault]
-    with edited(project.root / "native/weighted_sum/kernel.h", fault, new):
-        project.fails("opsets=18", "register", message=expected)
-
-
 @pytest.mark.deep
 def test_a_wheel_with_both_dtypes_works(project: Project) -> None:
     project.passes("dist")
@@ -84,9 +67,3 @@ def test_a_wheel_with_both_dtypes_works(project: Project) -> None:
 @pytest.mark.deep
 def test_sanitizers_find_nothing(project: Project) -> None:
     project.passes("sanitize:weighted_sum")
-
-
-def test_a_gradient_that_is_wrong_in_one_dtype_is_found(project: Project) -> None:
-    formula = project.root / "ops/weighted_sum/torch_op.py"
-    with edited(formula, "(row * x).sum(0)", "(row * x).sum(0) * (1 + 0.25 * (x.dtype == torch.bfloat16))"):
-        project.fails("opsets=18", "register", message="in bfloat16, for 'weights'")

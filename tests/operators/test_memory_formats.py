@@ -1,35 +1,25 @@
-"""An operator with elementwise=True takes torch's memory formats without a copy; a wrong declaration is found."""
+"""An operator with elementwise=True takes torch's memory formats without a copy; a wrong fake kernel is found."""
 
 from __future__ import annotations
-
-import re
-from pathlib import Path
 
 import pytest
 
 from opmatrix.project.paths import Paths
-from opmatrix.search import draw_inputs
-from opmatrix.search import drawn as drawn_cases
 from tests.support.building import build, copy_project, registered
 from tests.support.forked import forked, register
-from tests.support.projects import Project, edited, replace_in
+from tests.support.projects import Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch]
 
 NAME = "dual_residual"
 
 
-def project(folder: Path) -> Paths:
-    """Copy the operator, with the model of one dtype."""
-    paths = copy_project(folder, NAME)
-    cases = paths.cases(NAME)
-    cases.write_text(cases.read_text() + "\nMODELS = MODELS[:1]\n")
-    return paths
-
-
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
-    paths = project(tmp_path_factory.mktemp("formats"))
+    """The operator, with the model of one dtype."""
+    paths = copy_project(tmp_path_factory.mktemp("formats"), NAME)
+    cases = paths.cases(NAME)
+    cases.write_text(cases.read_text() + "\nMODELS = MODELS[:1]\n")
     build(paths, NAME)
     return paths
 
@@ -104,19 +94,3 @@ def test_a_fake_kernel_with_other_strides_is_found(paths: Paths) -> None:
     assert done.returncode == 8
     assert "with all inputs in channels_last of shape (2, 3, 4, 5) the fake kernel" in done.stderr
     assert "the fake kernel gives x_residual the strides (60, 20, 5, 1), the compiled one (60, 1, 15, 3)" in done.stderr
-
-
-def test_a_kernel_that_reads_a_size_is_found(tmp_path: Path) -> None:
-    """Kernel and reference agree on contiguous tensors."""
-    paths = project(tmp_path)
-    read = "alpha + (x.rank() > 1 ? static_cast<float>(x.size(1)) : 0)"
-    replace_in(paths.op(NAME) / "spec.py", "static_cast<Wide>(alpha)", f"static_cast<Wide>({read})")
-    replace_in(paths.reference(NAME), "(alpha)", "(alpha + (x.shape[1] if x.ndim > 1 else 0))")
-    draw_inputs.run(paths, build(paths, NAME))
-    drawn = {one.arrays[0].shape: one for one in drawn_cases.read(paths.drawn_inputs(NAME), NAME)}
-    for shape, order in (((2, 3, 4, 5), "(2, 4, 5, 3)"), ((2, 3, 2, 4, 5), "(2, 2, 4, 5, 3)")):
-        done = register(paths.root, NAME, "--part", "search", "--case", drawn[shape].model.name)
-        assert done.returncode == 8
-        assert re.search(r"with all inputs in channels_last\w* x_residual: \d+ of \d+ elements differ", done.stderr)
-        assert "With elementwise=True the kernel gets inputs that all are in such a format in the ord" in done.stderr
-        assert f"with the sizes {order}. Compute each element from those at its position, without sizes" in done.stderr

@@ -1,4 +1,4 @@
-"""An operator with every kind of size passes all gates; a kernel or a binding that breaks one of its sizes does not.
+"""An operator with every kind of size passes all gates; an inference that differs does not.
 
 tests/projects/sizes: "..." in front, a convolution's formula, sizes from lists and from an axis that an attribute
 names, N + 1, the rank, sizes that the kernel decides in part, also in the shape of an input, and a matrix product
@@ -11,7 +11,6 @@ import re
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -51,34 +50,6 @@ REFUSED = {
         {"weight": (40,)}, {}, "strided: y would have the shape (4, -15); its inputs are too small",
     ),
 }  # fmt: skip
-# A fault of kernel.h, and the message of both bindings.
-SIZES_OF_THE_KERNEL = {
-    "known": (
-        "const std::int64_t shape[] = {found, size};",
-        "const std::int64_t shape[] = {found, size + 1};",
-        r"strided: the kernel must make kept with 6 as the size of axis 1, got \(\d, 7\)",
-    ),
-    "shared": (
-        "rows.make(Sizes{shape, 1})",
-        "rows.make(Sizes{shape + 1, 1})",
-        r"strided: the kernel must make rows with \d as the size of axis 0, got \(6,\)",
-    ),
-    "of an input": (
-        "slices.make({sizes.data(), x.rank()})",
-        "(++sizes.back(), slices.make({sizes.data(), x.rank()}))",
-        r"strided: the kernel must make slices with 6 as the size of axis 1, got \(\d, 7\)",
-    ),
-    "the rank of an input": (
-        "slices.make({sizes.data(), x.rank()})",
-        "slices.make({sizes.data(), x.rank() - 1})",
-        r"strided: the kernel must make slices with 2 axes, got \(\d,\)",
-    ),
-    "shared with an axis": (
-        "places.make({&left, 1})",
-        "places.make({&size, 1})",
-        r"strided: the kernel must make places with \d as the size of axis 0, got \(6,\)",
-    ),
-}
 
 
 @pytest.fixture(scope="module")
@@ -175,33 +146,6 @@ def test_both_bindings_and_the_fake_kernel_refuse_alike(project: Project) -> Non
     assert forked(in_onnx_runtime, project.root / "output") == ""
 
 
-@pytest.mark.parametrize("kind", SIZES_OF_THE_KERNEL)
-def test_a_kernel_that_makes_another_size_than_declared(kind: str, project: Project) -> None:
-    paths, operator = project.paths, load_operator(project.paths, "strided")
-    old, new, message = SIZES_OF_THE_KERNEL[kind]
-    call = valid_call(operator)
-
-    def in_torch() -> None:
-        from opmatrix.torch_checks.invalid_calls import call as called
-        from opmatrix.torch_ops import load
-
-        loaded = load.load(paths, operator)
-        with pytest.raises(RuntimeError, match=message):
-            called(operator, loaded.overload, call)
-
-    def in_onnx_runtime() -> None:
-        from opmatrix.ort_checks.fuzz import Fuzz
-        from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
-
-        with pytest.raises(RefusedError, match=message):
-            Fuzz(operator, OrtSessions(paths.ort_library("strided"))).run(call)
-
-    with edited(paths.native / "strided/kernel.h", old, new):
-        compiled(paths)
-        assert forked(in_torch, project.root / "output") == ""
-        assert forked(in_onnx_runtime, project.root / "output") == ""
-
-
 # A fault of an inference, and the message of register. The file is generated: no other gate of the step sees it.
 INFERENCES = {
     "onnx": (
@@ -265,7 +209,6 @@ def test_a_shape_that_onnx_runtime_infers_otherwise_than_declared(
         cell = Cell.parse("torch2.13-legacy-opset18-ort1.31")
         verify.run(paths, operator, lowering="custom", cell=cell, case="inferred_shapes")
 
-    compiled(paths)  # tests before have compiled planted faults
     assert forked(verified, project.root / "output") == ""
     write_code.run(paths, operator)
     with ExitStack() as edits:
@@ -315,7 +258,6 @@ def test_outputs_of_unknown_sizes_share_no_memory(project: Project) -> None:
         session = OrtSessions(project.paths.ort_library("strided")).sessions(model)["not optimised"]
         assert [float(value) for value in call(session, feed)] == [9 * 5, 4000 * 5]
 
-    compiled(project.paths)
     assert forked(run, project.root / "output") == ""
 
 
@@ -323,61 +265,3 @@ def compiled(paths: Paths) -> None:
     operator = load_operator(paths, "strided")
     write_code.run(paths, operator)
     compile.run(paths, operator)
-
-
-def test_the_search_finds_a_kernel_that_takes_one_shape_for_another(tmp_path: Path) -> None:
-    """Its declaration ties nothing, so that the shapes of both inputs are drawn apart."""
-    made = Project.copy(tmp_path, operators=())
-    paths = made.paths
-    for path, text in PRODUCT.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-    done = made.doit("register:product-search@torch2.13")
-    assert done.returncode == 1
-    found = done.stdout + done.stderr
-    assert "the kernel computes what the reference rejects" in found, found
-    spec = paths.spec("product")
-    spec.write_text(spec.read_text().replace('name="y", type="float32"', 'name="y", type="float32", same_as="x"'))
-    made.passes("register:product-search@torch2.13")
-
-
-PRODUCT = {
-    "ops/product/spec.py": '''
-from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
-
-SPEC = OpSpec(
-    name="product",
-    summary="Multiply element by element.",
-    torch=TorchOp(name="test::product"),
-    onnx=OnnxOp(domain="test.product", op_type="Product"),
-    inputs=(Input(name="x", type="float32"), Input(name="y", type="float32")),
-    outputs=(Output(name="z", type="float32", shape=SameAs(input="x")),),
-    tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}},
-    kernel="""
-#pragma once
-#include "opmatrix/tensor_view.h"
-namespace opmatrix::product {
-inline void product(TensorView<const float> x, TensorView<const float> y, TensorView<float> z) {
-  for (std::int64_t i = 0; i < x.numel(); ++i) z.data[i] = x.data[i] * (i < y.numel() ? y.data[i] : 0.0F);
-}
-}  // namespace opmatrix::product
-""",
-)
-''',
-    "ops/product/reference.py": """
-import numpy as np
-
-
-def product(x, y):
-    if x.shape != y.shape:
-        raise ValueError(f"x of shape {x.shape} and y of shape {y.shape}")
-    with np.errstate(all="ignore"):
-        return x * y
-""",
-    "ops/product/cases.py": """
-from opmatrix.spec import Case, Model, Random
-
-GIVEN = {"x": Random(shape=(2, 3)), "y": Random(shape=(2, 3))}
-MODELS = (Model(name="plain", cases=(Case(name="plain", inputs=GIVEN),)),)
-""",
-}
