@@ -1,4 +1,4 @@
-"""The gradient of the square alone."""
+"""gradients::parts in Python, and the gradient of the square alone."""
 
 from typing import Any
 
@@ -12,3 +12,11 @@ def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor,
 
 def backward(ctx: Any, grad: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
     return 2 * ctx.saved_tensors[0] * grad
+
+
+def define() -> Any:
+    library = torch.library.Library("gradients", "FRAGMENT")
+    library.define("parts(Tensor x) -> (Tensor, Tensor)")
+    library.impl("parts", lambda x: (x * x, x * 3), "CPU")
+    library.impl("parts", lambda x: (torch.empty_like(x), torch.empty_like(x)), "Meta")
+    return library
