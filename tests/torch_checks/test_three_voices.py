@@ -1,4 +1,4 @@
-"""A fault is planted in reference, kernel or vectors: torch's part and verify name the one that is alone."""
+"""What a comparison of kernel, reference and vectors records. tests/faults/searched_voices.toml plants a fault in each."""
 
 from __future__ import annotations
 
@@ -97,70 +97,20 @@ def test_what_the_cases_that_a_kernel_computes_wrongly_have_in_common(
     assert "Over all cases: wrong from x.shape[1] = 17 on (4 of 4 cases; right up to x.shape[1] = 16 in 10)" in said
 
 
-RIGHT, WRONG = "return x * factor", "return x * factor - (x < 0)"
+RIGHT = "return x * factor"
 
 
-@pytest.mark.parametrize(
-    ("kernel", "reference", "vectors", "message"),
-    [
-        (right, RIGHT, X * 2, ""),
-        (
-            right,
-            WRONG,
-            X * 2,
-            "expected -2.0, got -3.0. The reference alone differs: kernel and the vectors (paper) agree",
-        ),
-        (
-            wrong,
-            RIGHT,
-            X * 2,
-            "expected 2.0, got 3.0. The kernel alone differs: reference and the vectors (paper) agree",
-        ),
-        (right, RIGHT, X * 3, "expected -6.0, got -4.0. The vectors (paper) alone differ: kernel and reference agree"),
-        (wrong, WRONG, X * 3, "Reference, kernel and the vectors (paper) all differ"),
-    ],
-    ids=["none", "reference", "kernel", "vectors", "all"],
-)
-def test_who_is_alone_is_named(tmp_path: Path, kernel: Kernel, reference: str, vectors: Any, message: str) -> None:
-    found = problems(tmp_path, kernel, reference=reference, vectors=vectors)
-    assert all(part in found for part in message.split(". ")) and bool(message) == bool(found)
-
-
-DRAWN = Case(name="drawn", inputs={"x": Random(shape=(2, 3))})
-
-
-@pytest.mark.parametrize(("kernel", "reference"), [(right, WRONG), (wrong, RIGHT)])
-def test_of_two_voices_neither_is_blamed(tmp_path: Path, kernel: Kernel, reference: str) -> None:
-    found = problems(tmp_path, kernel, reference=reference, case=DRAWN)
-    assert "; kernel or reference (in float64) is wrong. Replay: python -m opmatrix register double" in found
-    assert "kernel is wrong" not in found
-
-
-NAIVE = "return np.cumsum(x, axis=-1, dtype=x.dtype)"
-LONG = Case(name="long", inputs={"x": Random(shape=(1, 200_000), mean=1.0)})
-
-
-def exact_sum(x: torch.Tensor, factor: float) -> torch.Tensor:
-    return x.double().cumsum(-1).float()
-
-
-def naive_sum(x: torch.Tensor, factor: float) -> torch.Tensor:
-    return torch.from_numpy(np.cumsum(x.numpy(), axis=-1, dtype=np.float32))
+@pytest.mark.parametrize(("kernel", "message"), [(right, ""), (wrong, "The kernel alone differs: ")])
+def test_three_voices(tmp_path: Path, kernel: Kernel, message: str) -> None:
+    found = problems(tmp_path, kernel, reference=RIGHT, vectors=X * 2)
+    assert message in found and bool(message) == bool(found)
 
 
 def test_a_reference_that_loses_digits_does_not_refuse_a_more_exact_kernel(tmp_path: Path) -> None:
-    """The reference adds in float32, as the naive kernel does, which passed before, and the exact one did not."""
-    assert problems(tmp_path / "exact", exact_sum, reference=NAIVE, case=LONG) == ""
-    found = problems(tmp_path / "naive", naive_sum, reference=NAIVE, case=LONG)
-    assert "beyond rtol=1e-06 atol=0" in found and "kernel or reference (in float64) is wrong" in found
+    """The reference adds in float32."""
 
+    def exact_sum(x: torch.Tensor, factor: float) -> torch.Tensor:
+        return x.double().cumsum(-1).float()
 
-def test_a_reference_that_float64_contradicts_is_named_with_its_reason(tmp_path: Path) -> None:
-    """It loses the digits of x in float32, so that float64 does not judge, and a right kernel differs from it."""
-    found = problems(
-        tmp_path, right, reference="return (x * factor + x.dtype.type(1e9)) - x.dtype.type(1e9)", case=DRAWN
-    )
-    assert (
-        "; kernel or reference is wrong, compared in the declared dtype: in float64 output 'y' differs by more" in found
-    )
-    assert "let reference.py compute in float64. Replay:" in found
+    case = Case(name="long", inputs={"x": Random(shape=(1, 200_000), mean=1.0)})
+    assert problems(tmp_path, exact_sum, reference="return np.cumsum(x, axis=-1, dtype=x.dtype)", case=case) == ""
