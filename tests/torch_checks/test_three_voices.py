@@ -1,4 +1,4 @@
-"""What a comparison of kernel, reference and vectors records. tests/faults/searched_voices.toml plants a fault in each."""
+"""What a comparison of kernel, reference and vectors records; tests/faults/searched_voices.toml has faults in each."""
 
 from __future__ import annotations
 
