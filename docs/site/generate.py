@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from docs.site import commands, declaration, dtypes, gates, kernel_headers, report_schema
+from docs.site import commands, declaration, dtypes, gates, kernel_headers, operators, report_schema
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "./run python -m docs.site.generate"
@@ -23,6 +23,7 @@ def pages(root: Path) -> Mapping[str, str]:
         "dtypes.md": dtypes.render(),
         "gates.md": gates.render(root / "tests"),
         "failure-modes.md": gates.symptoms((root / "docs/site/failure-modes.txt").read_text(), root / "tests"),
+        "test-operators.md": operators.render(root / "tests"),
         "kernel-headers.md": kernel_headers.render(headers),
         "report-schema.md": report_schema.render(
             json.loads((root / "pipeline/opmatrix/report/report.schema.json").read_text())
