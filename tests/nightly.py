@@ -57,7 +57,6 @@ NIGHTLY = {
     "operators/test_scalars.py::test_what_is_passed_on_is_checked[*": "[the number is not passed on]",
     "operators/test_seeds.py::test_the_row_of_doit_compat[*": "[]",
     "operators/test_seeds.py::test_what_is_drawn_is_checked[*": "[not the default generator]",
-    "operators/test_sides.py::*": "::*[ort]",
     "operators/test_value_rules.py::test_a_binding_that_forgets_a_check_is_found[*": "[end]",
     "operators/test_written_schema.py::test_no_exporter_drops_another_value[*": "[dynamo-inplace=True*",
     # Each change computes the rows in the tests of their faults, and these without a fault. All take 26 CPU s.
@@ -109,8 +108,6 @@ KEPT = (
     "scaffold/test_generated_operators.py::*[kinds]",
     "operators/test_races.py::test_a_kernel_without_a_race",
     "operators/test_seeds.py::test_what_is_drawn_is_checked[not*",
-    "operators/test_sides.py::*[ort]",
-    "operators/test_sides.py::*[torch]",
     "operators/test_value_rules.py::test_a_binding_that_forgets_a_check_is_found[end]",
     "torch_checks/test_property_test.py::test_a_wrong_kernel_is_found_and_its_input_shrunk[strides]",
     "export/test_skip_decomposition.py::*[nms-custom]",
