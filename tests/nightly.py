@@ -47,7 +47,6 @@ NIGHTLY = {
     "operators/test_four_bits_in_torch.py::test_calls_in_torch[*": "[op(w([[-9, 7]]), None)]",
     "operators/test_halves.py::test_calls_in_torch[*": "[call('float64', 'float64')]",
     "operators/test_in_place.py::*": "::test_a_result_must_be_the_argument",
-    "operators/test_isolation.py::test_a_fault_in_one_kernel[aborts]": "[segfaults]",
     # A kernel that hangs takes 15 s in each of its steps; each change runs a step that hangs.
     "operators/test_isolation.py::test_a_fault_in_one_kernel[never ends]": (
         "incremental/test_run.py::test_steps_that_die_do_not_stop_the_others[onnx]"

@@ -70,6 +70,11 @@ def tried(paths: Paths) -> Callable[[str], tuple[Verdict, str]]:
     return tried
 
 
+def test_the_right_kernel_is_verified(tried: Callable[[str], tuple[Verdict, str]]) -> None:
+    found, message = tried(KERNEL)
+    assert (found.outcome, message) == ("verified", "")
+
+
 @pytest.mark.parametrize(
     ("new", "message", "elsewhere"),
     [
