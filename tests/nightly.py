@@ -47,7 +47,6 @@ NIGHTLY = {
     "operators/test_four_bits_in_torch.py::test_calls_in_torch[*": "[op(w([[-9, 7]]), None)]",
     "operators/test_halves.py::test_calls_in_torch[*": "[call('float64', 'float64')]",
     "operators/test_in_place.py::*": "::test_a_result_must_be_the_argument",
-    "operators/test_isolation.py::test_a_fault_in_one_kernel[aborts]": "[segfaults]",
     # A kernel that hangs takes 15 s in each of its steps; each change runs a step that hangs.
     "operators/test_isolation.py::test_a_fault_in_one_kernel[never ends]": (
         "incremental/test_run.py::test_steps_that_die_do_not_stop_the_others[onnx]"
@@ -57,7 +56,6 @@ NIGHTLY = {
     "operators/test_scalars.py::test_what_is_passed_on_is_checked[*": "[the number is not passed on]",
     "operators/test_seeds.py::test_the_row_of_doit_compat[*": "[]",
     "operators/test_seeds.py::test_what_is_drawn_is_checked[*": "[not the default generator]",
-    "operators/test_sides.py::*": "::*[ort]",
     "operators/test_value_rules.py::test_a_binding_that_forgets_a_check_is_found[*": "[end]",
     "operators/test_written_schema.py::test_no_exporter_drops_another_value[*": "[dynamo-inplace=True*",
     # Each change computes the rows in the tests of their faults, and these without a fault. All take 26 CPU s.
@@ -109,8 +107,6 @@ KEPT = (
     "scaffold/test_generated_operators.py::*[kinds]",
     "operators/test_races.py::test_a_kernel_without_a_race",
     "operators/test_seeds.py::test_what_is_drawn_is_checked[not*",
-    "operators/test_sides.py::*[ort]",
-    "operators/test_sides.py::*[torch]",
     "operators/test_value_rules.py::test_a_binding_that_forgets_a_check_is_found[end]",
     "torch_checks/test_property_test.py::test_a_wrong_kernel_is_found_and_its_input_shrunk[strides]",
     "export/test_skip_decomposition.py::*[nms-custom]",

@@ -9,7 +9,7 @@ die.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -300,22 +300,13 @@ def drop(node: Any) -> None:
 
 def test_a_call_that_is_refused_as_it_stands_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """An invalid call differs from it in one argument, and would fail for the same reason."""
-    from opmatrix.ort_checks.fuzz import Fuzz
-    from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
     from opmatrix.torch_checks import invalid_calls as torch_calls
-
-    class Refusing(OrtSessions):
-        def __init__(self) -> None: ...
-
-        def sessions(self, model: bytes | str, *, settings: Sequence[str] | None = None) -> dict[str, Any]:
-            raise RefusedError("planted")
 
     def refusing(*arguments: object, **keywords: object) -> None:
         raise RuntimeError("planted")
 
     operator = OPERATORS["group_norm"]
     why = "refuses a call of one of its cases, so that each invalid call fails for that reason and shows nothing: "
-    assert [*Fuzz(operator, Refusing()).invalid_call_problems()] == [f"group_norm in ONNX Runtime {why}planted"]
     monkeypatch.setattr(torch_calls, "call", refusing)
     with pytest.raises(RegisterError, match=f"^group_norm in torch {why}planted$"):
         torch_calls.results(operator, refusing)

@@ -18,7 +18,7 @@ from opmatrix.data import torch_reference, write_data
 from opmatrix.data.reference import Reference
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Override, TorchOp
+from opmatrix.spec import TorchOp
 from tests.incremental.conftest import wait_for
 from tests.support import double
 from tests.support.projects import write_files
@@ -73,7 +73,6 @@ FAULTS = {
     "defined by a module": f"import other; {CALL}",
     "decomposed": f"import composite; {CALL}",
     "TorchScript": "import scripted; scripted.call(x, factor)",
-    "caught": f"try: {CALL}\n    except Exception: pass",
 }
 
 
@@ -87,19 +86,6 @@ def test_a_call_of_the_operator_under_test(way: str, tmp_path: Path, monkeypatch
     found = message(tmp_path, BODY.format(FAULTS[way]))
     assert "ops/double/reference.py:4: " in found
     assert "calls planted::double, the operator under test, so it agrees with any fault. Write the reference" in found
-
-
-@pytest.mark.parametrize("call", ["torch.nn.functional.gelu(x)", "torch.inverse(torch.eye(2))"])
-def test_a_call_of_an_operator_that_is_overridden(call: str, tmp_path: Path) -> None:
-    overrides = (Override(name="aten::gelu"), Override(name="aten::inverse"))
-    found = message(tmp_path, BODY.format(call), torch=TorchOp(name="aten::gelu", overrides=overrides))
-    assert "the operator under test" in found and "calls aten::" in found
-
-
-def test_it_loads_the_library_of_this_build(tmp_path: Path) -> None:
-    write_files(tmp_path, {"build/libdouble.so": "no library"})
-    found = message(tmp_path, BODY.format(f"torch.ops.load_library({str(tmp_path / 'build/libdouble.so')!r})"))
-    assert "ops/double/reference.py:4: loads build/libdouble.so, which this build made" in found
 
 
 WRONG = {

@@ -159,11 +159,6 @@ def test_values_within_themselves_are_refused(paths: Paths) -> None:
     assert any("cannot be checked: RecursionError" in line or "deep" in line for line in mistakes(paths))
 
 
-def _folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
 def _link(target: str) -> Callable[[Path], None]:
     def link(path: Path) -> None:
         path.unlink()
@@ -181,7 +176,6 @@ def _pipe(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        pytest.param(_folder, "cannot be read: Is a directory", id="folder"),
         pytest.param(lambda path: _link(path.name)(path), "cannot be read: Too many levels of symbolic", id="loop"),
         pytest.param(_link("nowhere"), "missing; it defines", id="broken_link"),
         pytest.param(_link("/dev/zero"), "took more than 200 MB of memory", id="endless_file"),
@@ -402,13 +396,6 @@ def test_a_folder_name_that_no_operator_can_have(paths: Paths, name: bytes, step
         line.isprintable()
         and "allowed: at most 100 lower-case letters, digits and _, a letter first. Rename it" in line
     )
-
-
-def test_an_operator_without_a_spec_does_not_vanish(paths: Paths) -> None:
-    paths.spec("group_norm").rename(paths.op("group_norm") / "sepc.py")
-    missing, misspelt = mistakes(paths)
-    assert missing == "ops/group_norm/spec.py: missing; it defines SPEC"
-    assert misspelt.startswith("ops/group_norm/sepc.py: nothing reads it") and "did you mean 'spec.py'?" in misspelt
 
 
 @pytest.mark.parametrize("file", ["reference.py", "lowering.py"])

@@ -44,7 +44,7 @@ def warm() -> None:
 @pytest.fixture
 def made(tmp_path: Path) -> Project:
     """A project that a test may edit, with the Python part of the generated code and few models of group_norm."""
-    names = ("group_norm", "gelu", "inverse", "add_and_round", "custom_op_one", "custom_op_two")
+    names = ("group_norm", "gelu", "inverse", "add_and_round", "custom_op_one", "custom_op_two", "dual_residual")
     project = Project.copy(tmp_path / "project", operators=names)
     for name in names:
         for file, text in python_modules.render(load_operator(project.paths, name).spec).items():
@@ -111,6 +111,13 @@ def test_both_exporters_give_the_three_nodes(made: Project) -> None:
 def test_a_fault_of_several_nodes_is_refused(cell: Cell, old: str, new: str, expected: str, made: Project) -> None:
     made.replace("ops/add_and_round/lowering.py", old, new)
     assert expected in export(made, "add_and_round", cell)
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_a_lowering_may_return_a_list_or_a_tuple(cell: Cell, made: Project) -> None:
+    made.replace("build/generated/dual_residual/lowering.py", "return g.op(", "return list(g.op(")
+    made.replace("build/generated/dual_residual/lowering.py", "outputs=2)", "outputs=2))")
+    assert export(made, "dual_residual", cell) == ""
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)

@@ -71,16 +71,6 @@ def test_ai_onnx_is_another_name_of_onnxs_own_domain(expected_model: ExpectedMod
     assert not list(nodes(model, expected_model))
 
 
-def replaced(m: ModelProto) -> None:
-    m.graph.node[0].domain, m.graph.node[0].op_type = "", "InstanceNormalization"
-
-
-def decomposed(m: ModelProto) -> None:
-    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Relu", ["r"], ["y"])]
-    del m.graph.node[:]
-    m.graph.node.extend(nodes)
-
-
 def an_extra_node(m: ModelProto) -> None:
     m.graph.node[0].output[0] = "inner"
     m.graph.node.append(helper.make_node("Identity", ["inner"], ["y"]))
@@ -94,36 +84,8 @@ def a_stored_tensor(m: ModelProto) -> None:
     m.graph.initializer.append(helper.make_tensor("scale", TensorProto.FLOAT, [1], [1.0]))
 
 
-def swapped_inputs(m: ModelProto) -> None:
-    m.graph.node[0].input[2], m.graph.node[0].input[3] = "bias", "scale"
-
-
-def no_attribute(m: ModelProto) -> None:
-    del m.graph.node[0].attribute[:]
-
-
-def misspelt(m: ModelProto) -> None:
-    m.graph.node[0].attribute[0].name = "epsilom"
-
-
-def an_int(m: ModelProto) -> None:
-    m.graph.node[0].attribute[0].CopyFrom(helper.make_attribute("epsilon", 1))
-
-
 def a_string(m: ModelProto) -> None:
     m.graph.node[0].attribute[0].CopyFrom(AttributeProto(name="epsilon", type=AttributeProto.STRING, s=b"0.001"))
-
-
-def the_default(m: ModelProto) -> None:
-    m.graph.node[0].attribute[0].f = 1e-5
-
-
-def another_opset(m: ModelProto) -> None:
-    m.opset_import[0].version = 20
-
-
-def another_domain_version(m: ModelProto) -> None:
-    m.opset_import[1].version = 1
 
 
 def another_domain(m: ModelProto) -> None:
@@ -140,10 +102,6 @@ def another_dtype(m: ModelProto) -> None:
 
 def another_output_dtype(m: ModelProto) -> None:
     m.graph.output[0].type.tensor_type.elem_type = TensorProto.DOUBLE
-
-
-def baked_in(m: ModelProto) -> None:
-    m.graph.output[0].type.tensor_type.shape.dim[0].dim_value = 2
 
 
 def baked_in_input(m: ModelProto) -> None:
@@ -174,24 +132,14 @@ def an_external_file(m: ModelProto) -> None:
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [
-        (replaced, ["no node mydomain::mygroupnorm, found: InstanceNormalization", "symbolic at opset 18"]),
-        (decomposed, ["no node mydomain::mygroupnorm, found: Relu, Relu", "'.default'", "CompositeImplicitAutograd"]),
         (an_extra_node, ["unexpected nodes Identity beside mydomain::mygroupnorm", "Take them out of the lowering"]),
         (twice, ["2 nodes mydomain::mygroupnorm, allowed: one"]),
         (a_stored_tensor, ["initializers or functions scale, allowed: none", "pass it as an input"]),
-        (swapped_inputs, ["takes ['x', 'num_groups', 'bias', 'scale'], declared: ['x', 'num_groups', 'scale'"]),
-        (no_attribute, ["attribute 'epsilon' is missing", "take its default, silently", "not as an input"]),
-        (misspelt, ["unknown attribute 'epsilom', declared: epsilon; did you mean 'epsilon'?"]),
-        (an_int, ["attribute 'epsilon' has the type INT, declared: FLOAT", "epsilon_f"]),
         (a_string, ["attribute 'epsilon' has the type STRING, declared: FLOAT"]),
-        (the_default, ["attribute 'epsilon' is 9.99", "declared: 0.00100", "A default differs"]),
-        (another_opset, ["opset 20 was written, asked for: 18"]),
-        (another_domain_version, ["domain 'mydomain' is imported at version 1, declared: 2", "custom_opsets="]),
         (another_domain, ["unexpected opset imports ['com.microsoft']"]),
         (renamed, ["inputs are named ['onnx::x_0', ", "input_names="]),
         (another_dtype, ["input 'scale' has the dtype float64, declared: float32", "onnx.checker refuses it"]),
         (another_output_dtype, ["output 'y' has the dtype float64, declared: float32", "shape inference fails"]),
-        (baked_in, ["output 'y' has the shape (2, 'C', 'H', 'W'), declared: ('N', 'C', 'H', 'W')", "was baked in"]),
         (baked_in_input, ["input 'x' has the shape ('N', 'C', 4, 'W')", "shape inference: output 'y' has the shape"]),
         (another_symbol, ["has the shape ('s77', 'C', 'H', 'W')", "the names in the model's 'dynamic'"]),
         (no_rank, ["output 'y' has the shape None", "The rank is lost", "setType"]),

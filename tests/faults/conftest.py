@@ -11,9 +11,10 @@
     step = "register:kernel"  # that finds it, and no step before it
     says = "split_rows-three in torch: blocks_0: "  # or a list, all of which one message has
 
-`passes` names a step that also runs and finds nothing. A fault of several edits has a table for each; the first one
-has the step. `section`, `op`, `file` and `step` may be set once for all rows, at the start of the file. A copy has the
-name, the domain and the namespace of its operator with a number appended, which is removed from what its steps print.
+`to` is another name that the edited file gets. `passes` names a step that also runs and finds nothing. A fault of
+several edits has a table for each; the first one has the step. `section`, `op`, `file` and `step` may be set once for
+all rows, at the start of the file. A copy has the name, the domain and the namespace of its operator with a number
+appended, which is removed from what its steps print. Names in single quotes stay as they are.
 """
 
 from __future__ import annotations
@@ -48,11 +49,12 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Batch | No
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """One replacement in a file; without `old`, `new` is appended."""
+    """One replacement in a file, which may get another name; without `old`, `new` is appended."""
 
     file: str
-    new: str
+    new: str = ""
     old: str = ""
+    to: str = ""
 
     def apply(self, text: str) -> str:
         assert self.old in text, f"{self.old!r} is not in {self.file}"
@@ -73,7 +75,7 @@ class Planted:
     def read(cls, tables: Sequence[Mapping[str, Any]], head: Mapping[str, Any]) -> Planted:
         tables = [{**head, **table} for table in tables]
         first = tables[0]
-        edits = [Edit(**{key: table[key] for key in ("file", "old", "new") if key in table}) for table in tables]
+        edits = [Edit(**{key: table[key] for key in ("file", "old", "new", "to") if key in table}) for table in tables]
         return cls(**{key: first[key] for key in ("op", "step", "says", "passes") if key in first}, edits=edits)
 
     def pattern(self, step: str, copy: str) -> str:
@@ -147,17 +149,21 @@ def plant(planted: Planted, source: Path, project: Project, number: int) -> str:
         if made.is_dir():
             shutil.copytree(made, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for edit in planted.edits:
-        path = project.root / edit.file.replace(f"/{planted.op}/", f"/{copy}/", 1)
+        path, to = (project.root / name.replace(f"/{planted.op}/", f"/{copy}/", 1) for name in (edit.file, edit.to))
+        text = edit.apply(path.read_text() if path.is_file() else "")
+        if edit.to:
+            path.unlink()
+            path = to
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(edit.apply(path.read_text() if path.is_file() else ""))
-    spec = project.paths.spec(copy).read_text()
+        path.write_text(text)
+    spec = path.read_text() if (path := project.paths.spec(copy)).is_file() else ""
     namespaces, domains = {*re.findall(r'"(\w+)::\w', spec)}, {*re.findall(r'domain="([^"]+)"', spec)}
     names = [
         rf"(?<!\w){planted.op}(?=_gradient\b|\W|$)",
         *(rf"(?<!\w){name}(?=::|, m\)|, CPU, m\))|(?<=torch.ops.){name}(?=\.)" for name in namespaces),
         *(rf"(?<=[\"']){re.escape(name)}(?=[\"':])" for name in domains),
     ]
-    for path in (path for folder in folders for path in folder.rglob("*") if path.suffix in _TEXTS):
+    for path in (one for folder in folders for one in folder.rglob("*") if one.suffix in _TEXTS and one.is_file()):
         path.write_text(re.sub("|".join(names), lambda name: name[0] + suffix, path.read_text()))
     return copy
 

@@ -71,7 +71,6 @@ def test_a_model_without_custom_nodes_has_an_evaluator_apart_from_the_reference(
 
 
 THREE = {
-    "the reference": (RIGHT, wrong(), RIGHT, "The reference alone differs: kernel and the vectors (paper) agree"),
     "the kernel": (wrong(), RIGHT, RIGHT, "The kernel alone differs: reference and the vectors (paper) agree"),
     "the vectors": (RIGHT, RIGHT, wrong(), "The vectors (paper) alone differ: kernel and reference agree"),
     "all": (wrong(), RIGHT, wrong(value=7.0), "Reference, kernel and the vectors (paper) all differ"),

@@ -265,20 +265,6 @@ def test_a_size_of_the_first_case_in_the_model(paths: Paths) -> None:
     assert "the model takes 2 as size 0 of X, and was given 0: a dynamic size was baked in. Name the axis in" in message
 
 
-def test_a_size_that_a_constant_bakes_in(paths: Paths) -> None:
-    """Below opset 13, shape inference does not find it; cases of another size do."""
-    proto = model("decomposed")
-    proto.graph.node[1].output[0] = "Z"
-    shape = helper.make_tensor("shape", 7, [2], [2, 3])
-    proto.graph.node.append(helper.make_node("Constant", [], ["s"], value=shape))
-    proto.graph.node.append(helper.make_node("Reshape", ["Z", "s"], ["Y"]))
-    write_model(paths, "decomposed", proto)
-    found, message = refused(paths)
-    assert [c.outcome for c in found.cases] == ["verified", "verified", "failed", "failed"]
-    assert message.startswith(f"double-decomposed-empty@{CELL}: a Reshape to {{2,3}} was given {{0,5}}: where that is ")
-    assert "the size of the example, it was baked in as a constant. Take sizes from the tensor in the low" in message
-
-
 def test_another_onnx_runtime_than_the_cell_has(paths: Paths) -> None:
     cell = replace(CELL, ort="1.16")
     with pytest.raises(VerifyError, match=r"the cell asks for ONNX Runtime 1\.16, and .* is installed"):

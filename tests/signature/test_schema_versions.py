@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from opmatrix.basics.errors import ExportError, SpecError
+from opmatrix.basics.errors import ExportError
 from opmatrix.declaration import validation
 from opmatrix.declaration.load import load_operators
 from opmatrix.lowering.call import Lowered, Tensor, record
@@ -110,35 +110,6 @@ def test_a_value_that_a_version_cannot_express_is_refused() -> None:
         nodes(2, 2.0, 0.25, (1,))
     with pytest.raises(ExportError, match=r"powers=\(2,\) needs version 4"):
         nodes(3, 2.0, 0.25, (2,))
-
-
-def write(folder: Path, name: str, versions: str, more: str = "") -> None:
-    (folder / "ops" / name).mkdir(parents=True)
-    (folder / "ops" / name / "spec.py").write_text(
-        "from opmatrix.spec import *\n"
-        f'SPEC = OpSpec(name="{name}", summary="s", torch=None, onnx=OnnxOp(domain="d", op_type="{name}", '
-        f'versions={versions}), inputs=(Input(name="x", type="float32"),), attributes=({more}),\n'
-        '    outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),),\n'
-        '    tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}})\n'
-    )
-    (folder / "ops" / name / "cases.py").write_text(
-        "from opmatrix.spec import *\n"
-        f'MODELS = (Model(name="m", cases=(Case(name="{name}", inputs={{"x": Random(shape=(2,))}}),)),)\n'
-    )
-    (folder / "native" / name).mkdir(parents=True)
-    (folder / "native" / name / "kernel.h").touch()
-
-
-def test_operators_of_one_domain_share_its_versions(tmp_path: Path) -> None:
-    """A model with both operators imports the domain once."""
-    write(tmp_path, "first", "(1, 2)", 'Attribute(name="a", kind="int", default=0, since=2),')
-    write(tmp_path, "second", "(1,)")
-    with pytest.raises(SpecError) as caught:
-        load_operators(Paths(tmp_path))
-    assert str(caught.value) == (
-        "ops/second/spec.py: onnx.versions: found (1,), and ops/first/spec.py has a schema since 2 in that domain: "
-        "a model of both imports it. Add it"
-    )
 
 
 def test_a_declaration_of_one_version_does_not_change(root: Path) -> None:

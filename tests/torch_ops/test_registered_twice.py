@@ -164,35 +164,3 @@ def test_nothing_stays_registered(name: str, made: Project) -> None:
         assert not registry.is_registered_op("cst::dual_residual", 20)
 
     assert forked(run, made.root / "output") == ""
-
-
-def test_a_symbolic_function_of_another_program(made: Project) -> None:
-    lowering = made.paths.lowering("gelu")
-    tutorial = "import torch\ntorch.onnx.register_custom_op_symbolic('aten::gelu', lambda g, x, how: x, 20)\n"
-    lowering.write_text(lowering.read_text() + tutorial)
-    message = forked(lambda: export(made, "gelu", LEGACY), made.root / "output")
-    assert message == (
-        "gelu-custom-seed@torch2.13-legacy-opset20: gelu: a symbolic function of aten::gelu is registered for opset 20 "
-        "already, and only one of two is asked. Remove that call of register_custom_op_symbolic: opmatrix makes its "
-        "own for each export"
-    )
-
-
-def test_an_operator_that_is_already_defined(made: Project) -> None:
-    def defined_before(name: str, schema: str) -> str:
-        def run() -> None:
-            import torch
-
-            space, _, rest = schema.partition("::")
-            library = torch.library.Library(space, "FRAGMENT")
-            library.define(rest)
-            export(made, name, LEGACY)
-
-        return forked(run, made.root / "output")
-
-    message = defined_before("dual_residual", "cst::dual_residual(Tensor x, Tensor y, float alpha) -> (Tensor, Tensor)")
-    assert message.startswith("dual_residual: torch could not define cst::dual_residual for the export: ")
-    assert message.endswith("Is it defined by ops/dual_residual/lowering.py, or loaded there? Leave that to opmatrix")
-    message = defined_before("add_and_round", "mylibrary::addandround_op(Tensor x) -> Tensor")
-    assert message.startswith("ops/add_and_round/torch_op.py:") and "define() raised RuntimeError: " in message
-    assert "mylibrary::addandround_op" in message

@@ -10,6 +10,7 @@ SPEC = OpSpec(
     inputs=(Input(name="x", type="float32", dims=("N", "M")),),
     attributes=(Attribute(name="factor", kind="float", default=2.0),),
     outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),),
-    tolerances={"custom": {"float32": Tolerance(rtol=1e-6, atol=0.0)}},
+    lowerings=("custom", "decomposed"),
+    tolerances={one: {"float32": Tolerance(rtol=1e-6, atol=0.0)} for one in ("custom", "decomposed")},
     kernel="",  # the one in Python is called
 )
