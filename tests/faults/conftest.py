@@ -159,8 +159,8 @@ class Batch(pytest.File):
                         edits.enter_context(edited(edit.path(project, planted.op, copy), edit.old, edit.new))
                 tasks += planted.tasks(copy)
             done = project.doit("-s", *self._data.get("options", ()), *tasks) if tasks else None
-        for step in re.findall(r" (\S+) FAILED$", done.stdout if done else "", re.MULTILINE):
-            yield {"step": step, "outcome": "failed", "reason": ""}
+        for step, reason in re.findall(r" (\S+) FAILED\n((?:  .*\n)*)", done.stdout if done else ""):
+            yield {"step": step, "outcome": "failed", "reason": reason}
 
 
 def plant(planted: Planted, source: Path, project: Project, number: int) -> str:
@@ -176,7 +176,7 @@ def plant(planted: Planted, source: Path, project: Project, number: int) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(edit.apply(path.read_text() if path.is_file() else ""))
     spec = project.paths.spec(copy).read_text()
-    namespaces, domains = {*re.findall(r'"(\w+)::\w', spec)}, {*re.findall(r'domain="([^"]+)"', spec)}
+    namespaces, domains = {*re.findall(r'"(?!aten::)(\w+)::\w', spec)}, {*re.findall(r'domain="([^"]+)"', spec)}
     names = [
         rf"(?<!\w){planted.op}(?=_(?:gradient|typed)\b|\W|$)",
         *(rf"(?<!\w){name}(?=::|, m\)|, CPU, m\))|(?<=torch.ops.){name}(?=\.)" for name in namespaces),
