@@ -102,11 +102,6 @@ def nothing(paths: Paths) -> None:
     pass
 
 
-def cut(paths: Paths) -> None:
-    path = save(paths, x=X, y=X)
-    path.write_bytes(path.read_bytes()[:100])
-
-
 def flipped(paths: Paths) -> None:
     path = save(paths, x=X, y=X)
     content = bytearray(path.read_bytes())
@@ -125,7 +120,6 @@ def one_array(paths: Paths) -> None:
 
 FAULTS: dict[str, tuple[Callable[[Paths], object], str]] = {
     "missing": (nothing, "vectors/original.npz is missing; it is a path below the operator's folder"),
-    "cut": (cut, "vectors/original.npz is damaged, or no .npz. Take it again from paper"),
     "flipped": (flipped, "vectors/original.npz is damaged: "),
     "pickled": (pickled, "vectors/original.npz has pickled objects, which could run code. Save plain arrays"),
     "one_array": (one_array, "vectors/original.npz is damaged, or no .npz"),

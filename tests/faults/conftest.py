@@ -12,9 +12,12 @@
     says = "split_rows-three in torch: blocks_0: "  # or a list, all of which one message has
 
 `to` is another name that the edited file gets. `passes` names a step that also runs and finds nothing. A fault of
-several edits has a table for each; the first one has the step. `section`, `op`, `file` and `step` may be set once for
-all rows, at the start of the file. A copy has the name, the domain and the namespace of its operator with a number
-appended, which is removed from what its steps print. Names in single quotes stay as they are.
+several edits has a table for each; the first one has the step. A file of build/generated or native/binding is edited
+after a run that finds nothing; then the copy is compiled, and its step runs again.
+
+`section`, `op`, `file` and `step` may be set once for all rows, at the start of the file. A copy has the name, the
+domain and the namespace of its operator with a number appended, which is removed from what its steps print. Names in
+single quotes stay as they are.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
@@ -35,9 +39,10 @@ from typing import Any
 import pytest
 
 from docs.site.gates import HEAD
-from tests.support.projects import ROOT, Project
+from tests.support.projects import ROOT, Project, edited
 
 SOUND = "without a fault: "
+_LATE = ("build/generated/", *(_SHARED := ("native/binding/", "native/include/")))  # files that plant() does not edit
 _TEXTS = (".py", ".h", ".cc", ".json")  # in which names are replaced
 _MARKS = dict.fromkeys(("declaration", "codegen", "data", "cases"), ("incremental",))  # by the step's group
 _HEAVY = ("compile", "torch", "ort", "slow")
@@ -55,6 +60,9 @@ class Edit:
     new: str = ""
     old: str = ""
     to: str = ""
+
+    def path(self, project: Project, op: str, copy: str) -> Path:
+        return project.root / self.file.replace(f"/{op}/", f"/{copy}/", 1)
 
     def apply(self, text: str) -> str:
         assert self.old in text, f"{self.old!r} is not in {self.file}"
@@ -135,9 +143,26 @@ class Batch(pytest.File):
                 text = f"{done.stdout}{done.stderr}\n{project.doit('declaration').stdout}"
                 return said | {fault: [("doit", text)] for fault in copies}
             ended = [event for event in map(json.loads, events.read_text().splitlines()) if event["event"] == "end"]
+            late = [one for one in copies if any(e.file.startswith(_LATE) for e in self.planted[one].edits)]
+            alone = [one for one in late if any(e.file.startswith(_SHARED) for e in self.planted[one].edits)]
+            for faults in ([one for one in late if one not in alone], *([one] for one in alone)):
+                ended += self._run_late(project, {fault: copies[fault] for fault in faults})
             for fault, copy in copies.items():
                 said[fault] = [*_failed(ended, project, copy, self.planted[fault].op)]
             return said
+
+    def _run_late(self, project: Project, copies: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+        """Edit the files that are not edited yet, compile the copies, and run their steps; yield those that failed."""
+        tasks = [f"compile:{copy}" for copy in copies.values()]
+        with ExitStack() as edits:
+            for planted, copy in ((self.planted[fault], copy) for fault, copy in copies.items()):
+                for edit in planted.edits:
+                    if edit.file.startswith(_LATE):
+                        edits.enter_context(edited(edit.path(project, planted.op, copy), edit.old, edit.new))
+                tasks += planted.tasks(copy)
+            done = project.doit("-s", *self._data.get("options", ()), *tasks) if tasks else None
+        for step, reason in re.findall(r" (\S+) FAILED\n((?:  .*\n)*)", done.stdout if done else ""):
+            yield {"step": step, "outcome": "failed", "reason": reason}
 
 
 def plant(planted: Planted, source: Path, project: Project, number: int) -> str:
@@ -148,18 +173,18 @@ def plant(planted: Planted, source: Path, project: Project, number: int) -> str:
         made = source / folder.parent.name / planted.op
         if made.is_dir():
             shutil.copytree(made, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for edit in planted.edits:
-        path, to = (project.root / name.replace(f"/{planted.op}/", f"/{copy}/", 1) for name in (edit.file, edit.to))
+    for edit in (edit for edit in planted.edits if not edit.file.startswith(_LATE)):
+        path = edit.path(project, planted.op, copy)
         text = edit.apply(path.read_text() if path.is_file() else "")
         if edit.to:
             path.unlink()
-            path = to
+            path = replace(edit, file=edit.to).path(project, planted.op, copy)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     spec = path.read_text() if (path := project.paths.spec(copy)).is_file() else ""
-    namespaces, domains = {*re.findall(r'"(\w+)::\w', spec)}, {*re.findall(r'domain="([^"]+)"', spec)}
+    namespaces, domains = {*re.findall(r'"(?!aten::)(\w+)::\w', spec)}, {*re.findall(r'domain="([^"]+)"', spec)}
     names = [
-        rf"(?<!\w){planted.op}(?=_gradient\b|\W|$)",
+        rf"(?<!\w){planted.op}(?=_(?:gradient|typed)\b|\W|$)",
         *(rf"(?<!\w){name}(?=::|, m\)|, CPU, m\))|(?<=torch.ops.){name}(?=\.)" for name in namespaces),
         *(rf"(?<=[\"']){re.escape(name)}(?=[\"':])" for name in domains),
     ]

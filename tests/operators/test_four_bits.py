@@ -1,4 +1,4 @@
-"""Operators with int4 and uint4 pass all gates; a binding that damages a number does not.
+"""Operators with int4 and uint4 pass all gates. tests/faults/four_bits.toml has the faults.
 
 tests/projects/four_bits: both in required, optional and variadic inputs, in a type variable with int8, in outputs of a
 declared shape and of one that the kernel decides, and under rules for values. What packs and unpacks the numbers of the
@@ -79,45 +79,15 @@ print(*(found.astype(int).tolist() for found in session.run(None, {{}})))
     assert done.stdout == "[7, -7, -6, 6, 1, -1, -5, 5] [14, 0, 1, 13, 8, 6, 2, 15]\n", done.stderr
 
 
-INT4, BINDING = "native/include/opmatrix/int4.h", "native/binding/ort_int4.h"
-# The operator, the file, the fault, and the message of verify.
-FAULTS = {
-    "a binding that exchanges the two numbers of a byte": (
-        "add_saturated", BINDING, "made[2 * i] = low(bytes[i]);\n      made[2 * i + 1] = low(bytes[i] >> 4);",
-        "made[2 * i] = low(bytes[i] >> 4);\n      made[2 * i + 1] = low(bytes[i]);", "output 'sum': ",
-    ),
-    "a binding that exchanges them where it packs": (
-        "add_saturated", BINDING, "low(made[2 * i]) | low(made[2 * i + 1]) << 4",
-        "low(made[2 * i]) << 4 | low(made[2 * i + 1])",
-        "output 'sum': ",
-    ),
-    "a number that loses its sign": (
-        "add_saturated", INT4, "kSigned ? (low ^ 8) - 8 : low", "low", "every_value_int4",
-    ),
-    "a binding that does not unpack the last of an odd number": (
-        "add_saturated", BINDING, "if (numbers_.size() % 2 == 1) made[2 * pairs] = low(bytes[pairs]);", "", "odd_int4",
-    ),
-    "a binding that does not pack the last of an odd number": (
-        "pick_codes", BINDING,
-        "if (numbers_.size() % 2 == 1) bytes_[pairs] = static_cast<std::uint8_t>(low(made[2 * pairs]));", "", "more",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_found(project: Project, fault: str) -> None:
-    name, path, old, new, message = FAULTS[fault]
-    with edited(project.root / path, old, new):
-        done = project.fails("opsets=18", f"verify:{name}-custom@*", message=message)
-    ended = [line.split() for line in done.stdout.splitlines() if line.endswith(" FAILED")]
-    assert not [step for *_, step, _ in ended if step.startswith("compile:")]
-
-
 @pytest.mark.slow
 @pytest.mark.deep
 def test_the_sanitizers_find_nothing_but_a_planted_fault(project: Project) -> None:
     project.passes("-n", "2", "opsets=18", "sanitize")
-    with edited(project.root / BINDING, "numbers_.size() / 2;\n    T* const", "numbers_.size() / 2 + 1;\n    T* const"):
+    with edited(
+        project.root / "native/binding/ort_int4.h",
+        "numbers_.size() / 2;\n    T* const",
+        "numbers_.size() / 2 + 1;\n    T* const",
+    ):
         project.fails("opsets=18", "sanitize:add_saturated", message="AddressSanitizer")
 
 

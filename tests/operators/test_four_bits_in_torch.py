@@ -2,13 +2,14 @@
 
 tests/projects/four_bits_in_torch: a required, an optional and a variadic input, outputs of a declared size and of one
 that the kernel decides. ONNX Runtime's own Cast makes the numbers of four bits, and takes them back.
+tests/faults/four_bits_in_torch.toml has the faults.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.projects import ROOT, Project, edited
+from tests.support.projects import ROOT, Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
@@ -70,33 +71,6 @@ CALLS = {
 def test_calls_in_torch(project: Project, text: str) -> None:
     names = "op, w = torch.ops.four_bits.requantize, lambda values: torch.tensor(values, dtype=torch.int8)"
     project.calls("requantize", f"{names}\nprint({text})", CALLS[text])
-
-
-INT4, BINDING = "native/include/opmatrix/int4.h", "native/binding/ort_int4.h"
-READ = "_int64(info_, name, &value))) return value"
-# The operator, the file, the fault, and the message of verify.
-FAULTS = {
-    "a binding that exchanges the two numbers of a byte": (
-        "requantize", BINDING, "made[2 * i] = low(bytes[i]);\n      made[2 * i + 1] = low(bytes[i] >> 4);",
-        "made[2 * i] = low(bytes[i] >> 4);\n      made[2 * i + 1] = low(bytes[i]);", "output 'q': ",
-    ),
-    "a forbidden attribute, silently corrected in ONNX Runtime": (
-        "requantize", "native/binding/ort.h", f"{READ};", f"{READ} < -100 ? -100 : value;",
-        "requantize in ONNX Runtime computes what its declaration forbids: value of factor: -101",
-    ),
-    "a number that loses its sign": ("join_codes", INT4, "kSigned ? (low ^ 8) - 8 : low", "low", "join_codes-custom-"),
-    "a binding that does not pack the last of an odd number": (
-        "requantize", BINDING,
-        "if (numbers_.size() % 2 == 1) bytes_[pairs] = static_cast<std::uint8_t>(low(made[2 * pairs]));", "", "odd",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_found(project: Project, fault: str) -> None:
-    name, path, old, new, message = FAULTS[fault]
-    with edited(project.root / path, old, new):
-        project.fails("opsets=21", f"verify:{name}-custom@*", message=message)
 
 
 @pytest.mark.deep

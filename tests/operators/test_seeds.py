@@ -2,7 +2,7 @@
 
 tests/projects/seeds: the seed of `dropout` is required, so that None is torch's default generator; that of `numbers`
 has a default; that of `jitter`, which writes its argument, may be absent. Their numbers are those of NumPy's Philox and
-MT19937, and of published vectors of SplitMix64.
+MT19937, and of published vectors of SplitMix64. tests/faults/seeds.toml has the faults.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +19,7 @@ import pytest
 from opmatrix.basics.errors import CompatError, DistError
 from opmatrix.declaration.load import load_operator
 from tests.support.building import registered
-from tests.support.forked import forked, register
+from tests.support.forked import forked
 from tests.support.projects import ROOT, Project, edited
 from tests.support.wheels import run_planted
 
@@ -161,43 +159,6 @@ def test_a_model_of_a_user(exporter: str, project: Project) -> None:
     assert jittered[0] == "Jitter" and 0 <= jittered[1] < 2**32
 
 
-# What is planted in the generated module that defines the operator, and what finds it.
-NEXT = "int(drawn.random_(low, high, generator=generator).item())"
-SEED = "next_seed(generator, 0, None)"
-FAULTS = {
-    "the generator is ignored": ("dropout", SEED, "7", "y is not what sown::dropout_typed returns"),
-    "another number": ("dropout", SEED, f"{SEED} - 1", "y is not what"),
-    "the seed of the generator": ("numbers", NEXT, "generator.initial_seed()", "y is not what sown::numbers_like"),
-    "the state stays": (
-        "numbers", NEXT, NEXT.replace("=generator", "=generator.clone_state()"), "the second call with generator: y is",
-    ),
-    "two numbers per call": (
-        "numbers", f"return {NEXT}", f"found = {NEXT}; drawn.random_(generator=generator); return found",
-        "the second call with generator: y is",
-    ),
-    "another range": ("jitter", "generator, 0, 4294967296", "generator, 0, 2**31", "y is not what"),
-    "another default": ("numbers", "42 if generator", "43 if generator", "generator=None: y is not what"),
-    "not the default generator": (
-        "dropout", NEXT, NEXT.replace("=generator", "=generator or torch.Generator()"), "generator=None: y is not what",
-    ),
-}  # fmt: skip
-
-
-@contextmanager
-def planted(project: Project, operator: str, old: str, new: str) -> Iterator[None]:
-    with edited(project.paths.generated(operator) / "fake.py", old, new):
-        yield
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_what_is_drawn_is_checked(fault: str, project: Project) -> None:
-    operator, old, new, message = FAULTS[fault]
-    with planted(project, operator, old, new):
-        done = register(project.root, operator, "--part", "schema")
-    assert done.returncode != 0
-    assert message in done.stderr
-
-
 # What is planted before the row torch.Generator of `doit compat` runs, and what it says; "": nothing.
 ROWS = {
     "": "",
@@ -231,8 +192,11 @@ def test_the_row_of_doit_compat(fault: str, project: Project, monkeypatch: pytes
     old = new = '("CompositeImplicitAutograd", "FuncTorchBatched")'
     if "vmap" in fault:
         new = '("CompositeImplicitAutograd",)'
-    with planted(project, "numbers", old, new):
+    with edited(project.paths.generated("numbers") / "fake.py", old, new):
         assert forked(calls, project.root / "output") == ""
+
+
+NEXT = "int(drawn.random_(low, high, generator=generator).item())"
 
 
 @pytest.mark.parametrize("fault", ["", " ^ 1"])

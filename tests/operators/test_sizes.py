@@ -1,4 +1,4 @@
-"""An operator with every kind of size passes all gates; an inference that differs does not.
+"""An operator with every kind of size passes all gates. tests/faults/sizes.toml has the faults.
 
 tests/projects/sizes: "..." in front, a convolution's formula, sizes from lists and from an axis that an attribute
 names, N + 1, the rank, sizes that the kernel decides in part, also in the shape of an input, and a matrix product
@@ -8,8 +8,6 @@ behind these.
 from __future__ import annotations
 
 import re
-import sys
-from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
@@ -17,15 +15,10 @@ import onnx
 import pytest
 from onnx import helper
 
-from opmatrix.codegen import write_code
 from opmatrix.declaration.load import load_operator
-from opmatrix.ort_checks import fuzz, verify
-from opmatrix.project.cells import Cell
-from opmatrix.project.paths import Paths
 from opmatrix.search.invalid_calls import Call, valid_call
-from opmatrix.toolchain import compile
 from tests.support.forked import forked
-from tests.support.projects import Project, edited
+from tests.support.projects import Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
@@ -36,14 +29,13 @@ REFUSED = {
     "not divisible": (
         {"weight": (7,)}, {}, "strided: weight must have shape (groups*K,) with groups = 2, got (7,)",
     ),
-    "below 0": ({"counts": (0,)}, {}, "strided: counts must have shape (P + 1,), got (0,)"),
+    "an axis": ({}, {"dim": 2}, "strided: dim must be an axis of x, which has 2 axes, got 2"),
     "the rank of another": (
         {"pads": (3,)}, {}, "strided: pads must have shape (2*R,) with R = 2 as in x, got (3,)",
     ),
     "two optional inputs": (
         {"second": (3, 4)}, {}, "strided: second must have shape (3, Q) with Q = 3 as in first, got (3, 4)",
     ),
-    "an axis": ({}, {"dim": 2}, "strided: dim must be an axis of x, which has 2 axes, got 2"),
     "a divisor": ({}, {"stride": (0,)}, "strided: stride must each be at least 1"),
     "a short list": ({}, {"stride": ()}, "strided: stride must have at least 1 item, got 0"),
     "no room for the taps": (
@@ -146,88 +138,6 @@ def test_both_bindings_and_the_fake_kernel_refuse_alike(project: Project) -> Non
     assert forked(in_onnx_runtime, project.root / "output") == ""
 
 
-# A fault of an inference, and the message of register. The file is generated: no other gate of the step sees it.
-INFERENCES = {
-    "onnx": (
-        "schema.py", "// stride_0_ + 1", "// stride_0_ + 2",
-        "ONNX's shape inference gives y the shape (2, 4, 4), the declared rule",
-    ),
-    "fake": (
-        "fake.py", "math.prod(x.shape[:-1])", "x.shape[0]",
-        "the fake kernel gives flat the shape (2, 3), the declared rule, ('prod(...)', 'P'), gives (8, 3)",
-    ),
-    "known": (
-        "schema.py", "kept.tensor_type.shape.dim.add().CopyFrom(size(context, 0, -1))",
-        "kept.tensor_type.shape.dim.add().CopyFrom(onnx.TensorShapeProto.Dimension())",
-        "ONNX's shape inference gives kept the shape (?, ?), the declared rule, ('M', 'L') from the kernel, gives",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", INFERENCES)
-def test_an_inference_that_differs_from_the_declared_rule(kind: str, project: Project) -> None:
-    paths, operator = project.paths, load_operator(project.paths, "strided")
-    file, old, new, message = INFERENCES[kind]
-
-    def inference() -> None:
-        from opmatrix.export.generated_modules import load_generated
-        from opmatrix.torch_ops import load
-
-        loaded, generated = load.load(paths, operator), load_generated(paths, "strided")
-        generated.fake.register_fake()
-        opcheck.inferred_shapes(operator, loaded.overload, generated)
-
-    from opmatrix.torch_checks import opcheck  # once for all children
-
-    with edited(paths.generated("strided") / file, old, new):
-        assert message in forked(inference, project.root / "output")
-
-
-# Faults of the generated C++ and of its header, and the messages of verify. No other gate sees the files' text.
-SHAPES_IN_ORT = (
-    ("stride_[0]) + 1);", "stride_[0]) + 2);", "infers 4 as axis 2 of output 'y', expected 3: (2, 4, 4); the declared"),
-    (
-        'largest.", largest_sizes',
-        'largest.", x',
-        "infers the shape (2, 4, 5) of output 'largest'; the declared rule, as",
-    ),
-    ("k_ * axis_size", "1 * k_ + axis_size", "infers 7 as axis 0 of output 'repeated', expected 12: (7, 6); the"),
-    ("counts[0] - 1}", "counts[4]}", "as axis 1 of output 'flat', expected 3: (8, "),
-    ('rows.", {ort::Dim()}', 'rows.", ort::Shape::unknown()', "infers no shape of output 'rows'; the declared rule, "),
-    ("made[axis].data()", '""', "infers -1 as axis 0 of output 'kept', expected no number: (-1, 5); the declared rule"),
-)
-
-
-def test_a_shape_that_onnx_runtime_infers_otherwise_than_declared(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paths, operator = project.paths, load_operator(project.paths, "strided")
-    monkeypatch.setattr(fuzz, "FEW", 1000)
-
-    def verified() -> None:
-        sys.modules.pop("torch", None)  # which verify does not allow
-        cell = Cell.parse("torch2.13-legacy-opset18-ort1.31")
-        verify.run(paths, operator, lowering="custom", cell=cell, case="inferred_shapes")
-
-    assert forked(verified, project.root / "output") == ""
-    write_code.run(paths, operator)
-    with ExitStack() as edits:
-        for old, new, _ in SHAPES_IN_ORT:
-            header = "made[" in old
-            path = paths.native / "binding/ort_shapes.h" if header else paths.generated("strided") / "ort.cc"
-            edits.enter_context(edited(path, old, new))
-        compile.run(paths, operator)
-        found = forked(verified, project.root / "output")
-        assert (
-            "strided-plain: for inputs of the shapes x (2, 4, 5), weight (3,), factors (5, 5), counts (4,) ONNX"
-            in found
-        )
-        for *_, message in SHAPES_IN_ORT:
-            assert message in found
-    compiled(paths)
-    assert forked(verified, project.root / "output") == ""
-
-
 def test_outputs_of_unknown_sizes_share_no_memory(project: Project) -> None:
     """With -1 for such sizes, which the C API has for them, ONNX Runtime gives the second node the memory of the first
     one's output, which is of another size."""
@@ -259,9 +169,3 @@ def test_outputs_of_unknown_sizes_share_no_memory(project: Project) -> None:
         assert [float(value) for value in call(session, feed)] == [9 * 5, 4000 * 5]
 
     assert forked(run, project.root / "output") == ""
-
-
-def compiled(paths: Paths) -> None:
-    operator = load_operator(paths, "strided")
-    write_code.run(paths, operator)
-    compile.run(paths, operator)

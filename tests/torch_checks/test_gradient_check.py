@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -149,17 +148,10 @@ def test_an_operator_in_python_without_a_formula_passes(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["results"] == []
 
 
-def test_the_message_has_the_elements_that_differ_and_the_log_the_matrices(project: Project) -> None:
+def test_the_log_of_a_wrong_gradient_has_the_matrices(project: Project) -> None:
     project.replace(FORMULA, "- z * mean(inner * z)", "")
     few(project, 'flat("float64")')
     message = register(project)
-    differ = r"input 0 \('x'\): \d+ of \d+ elements differ, by \[element of the input, of the output\]: \[\d"
-    assert re.search(differ, message)
-    assert re.search(
-        r"\[\d+, \d+\] numerical -?[\d.e-]+, analytical -?[\d.e-]+; .*; and \d+ more\. "
-        r"'scale', 'bias': right\. Sample: T=float64, ",
-        message,
-    )
     assert message.count("numerical") == message.count("analytical") == 4 and "tensor(" not in message
     log = (project.root / "output").read_text()
     assert all(line.startswith("# ") for line in log.splitlines()) and "tensor([[" in log

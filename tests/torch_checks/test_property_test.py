@@ -23,7 +23,6 @@ RESULT = "const double variance = square / static_cast<double>(count);"
 # File below native/, old text, planted text, and the message.
 FAULTS = {
     "nan": ("group_norm/kernel.h", RESULT, "if (square != square) return {0, 0, 1};\n  " + RESULT, "y: "),
-    "full_range": ("group_norm/kernel.h", "? 0x1p600 : 0x1p-600", "? 1 : 1", "y: "),
     "strides": ("binding/stable/torch.h", "contiguous ? tensor_ : copy_;", "tensor_;", "y: "),
     "refuses": ("group_norm/kernel.h", "num_groups < 0x1p62F", "num_groups < 2", "the kernel rejects what the refer"),
     "accepts": (

@@ -138,67 +138,9 @@ def test_the_first_wrong_cases_are_shown_completely_and_each_is_replayed(few: Pr
     assert other.returncode == 2 and "leave out other parts" in other.stderr
 
 
-def after_the_build(few: Project, old: str, new: str) -> str:
-    """Return the message of register for a declaration that is edited after the build."""
-    prepare(few, "codegen", "compile")
-    few.unpublish("group_norm")
-    few.replace("ops/group_norm/spec.py", old, new)
-    done = register(few, "schema")
-    assert done.returncode == 8
-    return done.stderr
-
-
-def test_a_schema_that_differs_is_shown_with_the_declared_one(few: Project) -> None:
-    said = after_the_build(few, 'torch_name="eps"', 'torch_name="epsilon"')
-    assert "float eps=1" in said and "declared: " in said and "float epsilon=1" in said
-    assert "python -m opmatrix compile group_norm" in said
-
-
-def test_a_default_that_differs_is_shown_with_the_declared_one(few: Project) -> None:
-    said = after_the_build(few, "default=1e-5", "default=1e-3")
-    assert "float eps=1.0000000000000001e-05" in said and "declared: " in said, said
-    assert "float eps=0.001" in said and "python -m opmatrix compile group_norm" in said
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ('Override(name="aten::gelu")', 'Override(name="aten::gelou")', "has no operator 'aten::gelou' with a default"),
-        ('Override(name="aten::gelu")', 'Override(name="aten::add")', "aten::add"),
-        ('Override(name="aten::gelu")', 'Override(name="aten::relu")', "it has no argument 'approximate', but none"),
-        ('Override(name="aten::gelu")', 'Override(name="aten::glu")', "it has no argument 'approximate', but dim"),
-    ],
-)
-def test_an_overridden_operator_that_differs_is_named(old: str, new: str, expected: str, few: Project) -> None:
-    few.replace("ops/gelu/spec.py", old, new)
-    done = register(few, "schema", "gelu")
-    assert done.returncode in (8, 9)
-    assert "gelu: torch 2.13" in done.stderr and "first= and last= in ops/gelu/spec.py" in done.stderr
-    assert expected in done.stderr and "Traceback" not in done.stderr
-
-
 def test_overridden_operators_without_faults_pass(few: Project) -> None:
     for operator in ("gelu", "inverse"):
         assert register(few, "schema", operator).returncode == 0
-
-
-def test_a_fault_of_the_binding_alone_is_found(few: Project) -> None:
-    """The kernel is right, and so are all results in ONNX Runtime."""
-    few.replace("native/binding/stable/torch.h", "contiguous ? tensor_ : copy_;", "tensor_;")
-    prepare(few, "codegen", "compile", "data")
-    done = register(few, "kernel")
-    assert done.returncode == 8
-    assert "group_norm-sliced_float64 in torch: " in done.stderr
-    assert "group_norm-plain_float64" not in done.stderr
-
-
-def test_a_library_with_another_operator_name_is_refused(few: Project) -> None:
-    prepare(few, "codegen", "compile")
-    few.unpublish("group_norm")
-    few.replace("ops/group_norm/spec.py", "mynamespace::custom_group_norm", "mynamespace::another_norm")
-    done = register(few, "schema")
-    assert done.returncode == 8
-    assert "its library registers no mynamespace::another_norm" in done.stderr
 
 
 def test_a_missing_or_damaged_library_is_refused(few: Project) -> None:

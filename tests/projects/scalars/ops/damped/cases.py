@@ -1,10 +1,18 @@
 """Numbers that are whole and that are not, with and without an offset, and an empty tensor."""
 
+from typing import Any
+
 from opmatrix.spec import Case, Model, Random
+
+
+def called(op: Any, x: Any) -> Any:
+    return op(x)
+
 
 MODELS = (
     Model(
         name="whole",
+        around=called,
         types={"T": "float32"},
         attributes={"factor": 3.0, "offset": -2.0},
         dynamic={"x": ("N", None)},

@@ -1,10 +1,18 @@
 """Small numbers, and one that no double holds."""
 
+from typing import Any
+
 from opmatrix.spec import Case, Model, Random
+
+
+def called(op: Any, x: Any) -> Any:
+    return op(x)
+
 
 MODELS = (
     Model(
         name="small",
+        around=called,
         attributes={"other": 3, "alpha": -2},
         dynamic={"x": ("N",)},
         cases=(
