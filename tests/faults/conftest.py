@@ -153,7 +153,8 @@ class Batch(pytest.File):
             else:
                 project, source = Project.copy(root, operators=()), ROOT
             if "models" in self._data:
-                return self._of_check(project, source, [*asked, *(name for name in self.planted if name not in asked and name.startswith(SOUND))])
+                sound = [name for name in self.planted if name.startswith(SOUND)]
+                return self._of_check(project, source, [*dict.fromkeys([*asked, *sound])])
             copies, said = dict[str, str](), dict[str, Sequence[tuple[str, str]]]()
             for number, fault in enumerate(asked):
                 try:

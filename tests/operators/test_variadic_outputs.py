@@ -154,11 +154,6 @@ except Exception as error:
 
 # The operator, its exporter and model, other outputs of the node, and the messages of ONNX Runtime and of doit check.
 REFUSED = {
-    "one too few": (
-        "split_rows", "legacy", "three", ["left", "blocks_0", "blocks_1"],
-        "split_rows: the node must have 3 tensors of blocks, as count says, got 2",
-        "it has 2 tensors of the output 'blocks', declared: 3, as count says",
-    ),
     "one too many": (
         "scale_all", "legacy", "two", ["ys_0", "ys_1", "more"],
         "scale_all: the node must have 2 tensors of ys, one for each tensor of xs, got 3",

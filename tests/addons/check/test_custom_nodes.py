@@ -260,12 +260,6 @@ def test_operators_of_one_domain_share_a_library(tmp_path: Path, operators: tupl
     assert "which share a domain" in found.text
 
 
-def test_a_missing_library_has_the_command_that_builds_it(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
-    _, (found,) = libraries(Paths(tmp_path), operators, "group_norm")
-    assert (found.mark, found.remedy) == ("wrong", "Build it: doit compile:group_norm")
-    assert found.text.endswith("libgroup_norm_ort.so is missing")
-
-
 def test_a_handwritten_binding_cannot_share_a_library(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
     paths = Paths(tmp_path)
     built(paths, "custom_op_one", "custom_op_two")

@@ -69,9 +69,6 @@ def test_the_first_node_that_loses_a_dtype_is_named(root: Path) -> None:
     made = model(relu("x", "a"), unknown, relu("b", "c"), relu("c", "y"))
     text = "the dtype of 'b' is lost at other::Unknown 'lost', and so of 2 values behind it"
     assert said(made, root) == [("wrong", text)]
-    assert said(made, root, faulty={"other::Unknown 'lost'"}) == [
-        ("note", f"{text}: it follows from what is wrong with that node, see above")
-    ]
     known = f"{text}: onnx cannot tell it, ONNX Runtime may"
     assert said(made, root, builtin={("other", "Unknown")}) == [("note", known)]
 
@@ -105,13 +102,6 @@ def test_a_model_without_shapes_is_a_note(root: Path) -> None:
     (found,) = checker_findings(made, None, ())
     assert found.mark == "note"
     assert found.text.endswith("'x', 'y' have no shape; ONNX Runtime reads such a model")
-
-
-def test_an_initializer_of_the_wrong_dtype_is_found(root: Path) -> None:
-    made = model(helper.make_node("Mul", ["x", "c"], ["y"], name="scale"), constants={"c": np.float64(2)})
-    ((mark, text),) = said(made, root)
-    assert mark == "wrong"
-    assert "shape inference fails" in text and "scale" in text and "B has inconsistent type tensor(double)" in text
 
 
 def test_an_initializer_of_the_wrong_dtype_at_a_custom_node_is_found(root: Path) -> None:
@@ -163,8 +153,6 @@ def test_the_checker_finds_external_data_next_to_the_model(tmp_path: Path) -> No
     [
         (8, 18, "1.18", [], ""),
         (10, 21, "1.18.1", [], ""),
-        (10, 22, "1.18", ["wrong"], "the model has opset 22, and ONNX Runtime 1.18 reads 21 at most. Export at opset "
-         "21 or below, or install ONNX Runtime 1.21 or newer"),
         (11, 18, "1.18", ["wrong"], "IR version 11, and ONNX Runtime 1.18 reads 10 at most. Export at a lower opset"),
         (13, 25, "1.16", ["wrong", "wrong"], "opset 25, and ONNX Runtime 1.16 reads 19 at most"),
         (10, 21, "1.20", [], ""),
