@@ -131,7 +131,7 @@ class Batch(pytest.File):
 
     @cached_property
     def planted(self) -> Mapping[str, Planted]:
-        """The faults, and each operator without one for each of their steps: no step finds a fault in a mere copy."""
+        """The faults, and each operator or model without one, for each step, which must find none there."""
         head = {key: value for key, value in self._data.items() if key in HEAD}
         faults = {name: Planted.read(rows, head) for name, rows in self._data.items() if name not in HEAD}
         steps = sorted({(one.op, one.model, one.step) for one in faults.values() if one.step != "declaration"})
