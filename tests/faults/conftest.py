@@ -15,22 +15,18 @@
 has the step. `section`, `op`, `file` and `step` may be set once for all rows, at the start of the file. A copy has the
 name, the domain and the namespace of its operator with a number appended, which is removed from what its steps print.
 
-A file with `models` plants its faults in these, for one run of `doit check`, after `op`, if there is one, is compiled:
+A file with `models` plants its faults in these, for one run of `doit check`, after each `op`, if any, is compiled:
 
-    op = "split_rows"
-    step = "check"
-    model = "halves"  # of the rows that name no other
+    model = "one"  # of a row that names no other
 
     [models]  # in the syntax of onnx.parser, or Python with a function build()
-    halves = '''<ir_version: 8, opset_import: ["": 18, "variadic.SplitRows": 1]>
-    g (float[N,6] x) => (int64 left, float[N,3] a, float[N,3] b) {
-      left, a, b = variadic.SplitRows.SplitRows <count = 2> (x)
-    }'''
+    one = '''<ir_version: 8, opset_import: ["": 18]> g (float[N] x) => (float[N] y) { y = Relu (x) }'''
 
-    [["a required attribute is missing"]]
-    old = " <count = 2>"
-    new = ""
-    says = "nodes: variadic.SplitRows::SplitRows (gives 'left'): attribute 'count' is missing and has no default"
+    [["an unknown op type"]]
+    old = "Relu"
+    new = "Relo"
+    step = "check"
+    says = "nodes: Relo (gives 'y'): ONNX has no such operator. Did you mean 'Relu'?"
 
 A row that has a `file`, such as a kernel, edits a copy of the operator, which its model then calls.
 """
@@ -58,7 +54,6 @@ from opmatrix.basics import finding
 from tests.support.projects import ROOT, Project
 
 SOUND = "without a fault: "
-_COPY = re.compile(r"_copy\d+")
 _TEXTS = (".py", ".h", ".cc", ".json")  # in which names are replaced
 _MARKS = dict.fromkeys(("declaration", "codegen", "data", "cases"), ("incremental",)) | {"check": ("ort",)}
 _HEAVY = ("compile", "torch", "ort", "slow")
@@ -100,11 +95,6 @@ class Planted:
         keys = ("op", "model", "step", "says", "passes")
         return cls(**{key: first[key] for key in keys if key in first}, edits=edits)
 
-    @property
-    def subject(self) -> str:
-        """What is planted in."""
-        return self.model or self.op
-
     def pattern(self, step: str, copy: str) -> str:
         """Return the pattern of the names of a step's tasks, for the name of a copy."""
         group, _, part = step.partition(":")
@@ -136,7 +126,7 @@ class Batch(pytest.File):
         faults = {name: Planted.read(rows, head) for name, rows in self._data.items() if name not in HEAD}
         steps = sorted({(one.op, one.model, one.step) for one in faults.values() if one.step != "declaration"})
         sound = [Planted(op=op, model=model, step=step) for op, model, step in steps]
-        return faults | {f"{SOUND}{one.subject}, {one.step}": one for one in sound}
+        return faults | {f"{SOUND}{one.model or one.op}, {one.step}": one for one in sound}
 
     @cached_property
     def _data(self) -> Mapping[str, Any]:
@@ -183,8 +173,9 @@ class Batch(pytest.File):
                 names[fault] = write_model(self._data["models"][planted.model], planted, source, project, number)
             except (AssertionError, parser.ParseError) as error:
                 said[fault] = [("the edit", str(error))]
-        if op := self._data.get("op"):
-            project.passes(*(f"compile:{path.name}" for path in project.paths.op(op).parent.glob(f"{op}*")))
+        if ops := {self.planted[fault].op for fault in names} - {""}:
+            made = {path.name for op in ops for path in (project.root / "ops").glob(f"{op}*")}
+            project.passes(*(f"compile:{name}" for name in sorted(made)))
         (project.root / "none.onnx").touch()  # one of several has a line
         words = [*self._data.get("options", ()), *names.values(), "none.onnx"]
         done = project.doit("check", *words, NO_COLOR="1", PYTHONIOENCODING="utf-8")
@@ -193,8 +184,8 @@ class Batch(pytest.File):
             line = next((line for line in printed.splitlines() if line[15:].startswith(f"{name}: ")), printed)
             files = project.paths.model_check("").glob(f"{Path(name).stem}[-.]*/**/*.json")
             found = [f"{f.question}: {f}" for path in sorted(files) for f in finding.read(path)[0]]
-            text = _COPY.sub("", "\n".join([line, *found]))
-            said[fault] = [] if line.startswith("✓ right") else [(f"check:{self.planted[fault].subject}", text)]
+            text = re.sub(r"_copy\d+", "", "\n".join([line, *found]))
+            said[fault] = [] if line.startswith("✓ right") else [(f"check:{self.planted[fault].model}", text)]
         return said
 
 
@@ -264,7 +255,7 @@ def _failed(ended: Sequence[Mapping[str, Any]], project: Project, copy: str, op:
 def problem(planted: Planted, failed: Sequence[tuple[str, str]]) -> str:
     """Return what is wrong with the steps that failed, and what they said, or ""."""
     shown = "\n\n".join(f"{step}: {text}" for step, text in failed) or "no step failed"
-    pattern = planted.pattern(planted.step, planted.subject)
+    pattern = planted.pattern(planted.step, planted.model or planted.op)
     missed = [step for step, text in failed if not text and fnmatch(step, pattern)]
     failed = [(step, text) for step, text in failed if text]
     if not planted.says:
