@@ -50,7 +50,7 @@ def test_a_model_that_onnx_runtime_refuses(project: Project) -> None:
     code, text = checked(project, bad)
     assert code == 1
     assert wrong(text) == ["types and shapes", "runs"]
-    assert "scale has inconsistent type tensor(double)" in text
+    assert "node name: norm_a): scale has inconsistent type tensor(double)" in text
     assert "no kernel of mygroupnorm takes inputs of these dtypes together" in text
 
 
