@@ -18,6 +18,21 @@ after a run that finds nothing; then the copy is compiled, and its step runs aga
 `section`, `op`, `file` and `step` may be set once for all rows, at the start of the file. A copy has the name, the
 domain and the namespace of its operator with a number appended, which is removed from what its steps print. Names in
 single quotes stay as they are.
+
+A file with `models` plants its faults in these, for one run of `doit check`, after each `op`, if any, is compiled:
+
+    model = "one"  # of a row that names no other
+
+    [models]  # in the syntax of onnx.parser, or Python with a function build()
+    one = '''<ir_version: 8, opset_import: ["": 18]> g (float[N] x) => (float[N] y) { y = Relu (x) }'''
+
+    [["an unknown op type"]]
+    old = "Relu"
+    new = "Relo"
+    step = "check"
+    says = "nodes: Relo (gives 'y'): ONNX has no such operator. Did you mean 'Relu'?"
+
+A row that has a `file`, such as a kernel, edits a copy of the operator, which its model then calls.
 """
 
 from __future__ import annotations
@@ -32,19 +47,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
+from onnx import parser
 
 from docs.site.gates import HEAD
+from opmatrix.basics import finding
 from tests.support.projects import ROOT, Project, edited
 
 SOUND = "without a fault: "
 _LATE = ("build/generated/", *(_SHARED := ("native/binding/", "native/include/")))  # files that plant() does not edit
 _TEXTS = (".py", ".h", ".cc", ".json")  # in which names are replaced
-_MARKS = dict.fromkeys(("declaration", "codegen", "data", "cases"), ("incremental",))  # by the step's group
+_MARKS = dict.fromkeys(("declaration", "codegen", "data", "cases"), ("incremental",)) | {"check": ("ort",)}
 _HEAVY = ("compile", "torch", "ort", "slow")
 
 
@@ -54,9 +71,9 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Batch | No
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """One replacement in a file, which may get another name; without `old`, `new` is appended."""
+    """One replacement in a file, which may get another name, or in the model; without `old`, `new` is appended."""
 
-    file: str
+    file: str = ""
     new: str = ""
     old: str = ""
     to: str = ""
@@ -65,16 +82,17 @@ class Edit:
         return project.root / self.file.replace(f"/{op}/", f"/{copy}/", 1)
 
     def apply(self, text: str) -> str:
-        assert self.old in text, f"{self.old!r} is not in {self.file}"
+        assert self.old in text, f"{self.old!r} is not in {self.file or 'the model'}"
         return text.replace(self.old, self.new) if self.old else text + self.new
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planted:
-    """A fault in an operator, and the step that must find it: its group, and what follows the operator's name."""
+    """A fault in an operator or a model, and the step that must find it: its group, and what follows the name."""
 
-    op: str
     step: str
+    op: str = ""
+    model: str = ""
     says: str | Sequence[str] = ""
     passes: str = ""
     edits: Sequence[Edit] = ()
@@ -84,7 +102,8 @@ class Planted:
         tables = [{**head, **table} for table in tables]
         first = tables[0]
         edits = [Edit(**{key: table[key] for key in ("file", "old", "new", "to") if key in table}) for table in tables]
-        return cls(**{key: first[key] for key in ("op", "step", "says", "passes") if key in first}, edits=edits)
+        keys = ("op", "model", "step", "says", "passes")
+        return cls(**{key: first[key] for key in keys if key in first}, edits=edits)
 
     def pattern(self, step: str, copy: str) -> str:
         """Return the pattern of the names of a step's tasks, for the name of a copy."""
@@ -102,6 +121,8 @@ class Batch(pytest.File):
 
     def collect(self) -> Iterator[Fault]:
         groups = {one.step.partition(":")[0] for one in self.planted.values()}
+        if "models" in self._data and "op" in self._data:
+            groups.add("compile")
         for name in self.planted:
             item = Fault.from_parent(self, name=name)
             for mark in {mark for group in groups for mark in _MARKS.get(group, _HEAVY)}:
@@ -110,11 +131,12 @@ class Batch(pytest.File):
 
     @cached_property
     def planted(self) -> Mapping[str, Planted]:
-        """The faults, and each operator without one for each of their steps: no step finds a fault in a mere copy."""
+        """The faults, and each operator or model without one, for each step, which must find none there."""
         head = {key: value for key, value in self._data.items() if key in HEAD}
         faults = {name: Planted.read(rows, head) for name, rows in self._data.items() if name not in HEAD}
-        steps = sorted({(one.op, one.step) for one in faults.values() if one.step != "declaration"})
-        return faults | {f"{SOUND}{op}, {step}": Planted(op=op, step=step) for op, step in steps}
+        steps = sorted({(one.op, one.model, one.step) for one in faults.values() if one.step != "declaration"})
+        sound = [Planted(op=op, model=model, step=step) for op, model, step in steps]
+        return faults | {f"{SOUND}{one.model or one.op}, {one.step}": one for one in sound}
 
     @cached_property
     def _data(self) -> Mapping[str, Any]:
@@ -130,6 +152,9 @@ class Batch(pytest.File):
                 project, source = Project.of(name, root), ROOT / "tests/projects" / name
             else:
                 project, source = Project.copy(root, operators=()), ROOT
+            if "models" in self._data:
+                sound = [name for name in self.planted if name.startswith(SOUND)]
+                return self._of_check(project, source, [*dict.fromkeys([*asked, *sound])])
             copies, said = dict[str, str](), dict[str, Sequence[tuple[str, str]]]()
             for number, fault in enumerate(asked):
                 try:
@@ -164,6 +189,49 @@ class Batch(pytest.File):
         for step, reason in re.findall(r" (\S+) FAILED\n((?:  .*\n)*)", done.stdout if done else ""):
             yield {"step": step, "outcome": "failed", "reason": reason}
 
+    def _of_check(
+        self, project: Project, source: Path, asked: Sequence[str]
+    ) -> Mapping[str, Sequence[tuple[str, str]]]:
+        """Return what `doit check` says of each fault's model, unless it is right: its line and its findings."""
+        names, said = dict[str, str](), dict[str, Sequence[tuple[str, str]]]()
+        for number, fault in enumerate(asked):
+            planted = self.planted[fault]
+            try:
+                names[fault] = write_model(self._data["models"][planted.model], planted, source, project, number)
+            except (AssertionError, parser.ParseError) as error:
+                said[fault] = [("the edit", str(error))]
+        if ops := {self.planted[fault].op for fault in names} - {""}:
+            made = {path.name for op in ops for path in (project.root / "ops").glob(f"{op}*")}
+            project.passes(*(f"compile:{name}" for name in sorted(made)))
+        (project.root / "none.onnx").touch()  # one of several has a line
+        words = [*self._data.get("options", ()), *names.values(), "none.onnx"]
+        done = project.doit("check", *words, NO_COLOR="1", PYTHONIOENCODING="utf-8")
+        for fault, name in names.items():
+            printed = done.stdout + done.stderr
+            line = next((line for line in printed.splitlines() if line[15:].startswith(f"{name}: ")), printed)
+            files = project.paths.model_check("").glob(f"{Path(name).stem}[-.]*/**/*.json")
+            found = [f"{f.question}: {f}" for path in sorted(files) for f in finding.read(path)[0]]
+            text = re.sub(r"_copy\d+", "", "\n".join([line, *found]))
+            said[fault] = [] if line.startswith("✓ right") else [(f"check:{self.planted[fault].model}", text)]
+        return said
+
+
+def write_model(text: str, planted: Planted, source: Path, project: Project, number: int) -> str:
+    """Write the text of a model with its fault, for the operator or a copy of it; return what `doit check` calls it."""
+    of_model, of_op = ([edit for edit in planted.edits if bool(edit.file) == file] for file in (False, True))
+    text = reduce(lambda text, edit: edit.apply(text), of_model, text)
+    if of_op:
+        names = _names(planted.op, Project(source).paths.spec(planted.op).read_text())
+        text = names.sub(rf"\g<0>_copy{number}", text)
+        plant(replace(planted, edits=of_op), source, project, number)
+    name = f"models/{f'm{number}' if planted.edits else planted.model}"
+    (project.root / "models").mkdir(exist_ok=True)
+    if not text.startswith("<"):
+        (project.root / f"{name}.py").write_text(text)
+        return f"{name}.py:build"
+    (project.root / f"{name}.onnx").write_bytes(parser.parse_model(text).SerializeToString())
+    return f"{name}.onnx"
+
 
 def plant(planted: Planted, source: Path, project: Project, number: int) -> str:
     """Copy an operator under another name, with the fault; return the name."""
@@ -181,16 +249,21 @@ def plant(planted: Planted, source: Path, project: Project, number: int) -> str:
             path = replace(edit, file=edit.to).path(project, planted.op, copy)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    spec = path.read_text() if (path := project.paths.spec(copy)).is_file() else ""
+    names = _names(planted.op, path.read_text() if (path := project.paths.spec(copy)).is_file() else "")
+    for path in (one for folder in folders for one in folder.rglob("*") if one.suffix in _TEXTS and one.is_file()):
+        path.write_text(names.sub(rf"\g<0>{suffix}", path.read_text()))
+    return copy
+
+
+def _names(op: str, spec: str) -> re.Pattern[str]:
+    """Return a pattern of the name, the domain and the namespace of an operator."""
     namespaces, domains = {*re.findall(r'"(?!aten::)(\w+)::\w', spec)}, {*re.findall(r'domain="([^"]+)"', spec)}
     names = [
-        rf"(?<!\w){planted.op}(?=_(?:gradient|typed)\b|\W|$)",
+        rf"(?<!\w){op}(?=_(?:gradient|typed)\b|\W|$)",
         *(rf"(?<!\w){name}(?=::|, m\)|, CPU, m\))|(?<=torch.ops.){name}(?=\.)" for name in namespaces),
-        *(rf"(?<=[\"']){re.escape(name)}(?=[\"':])" for name in domains),
+        *(rf"(?<=[\"']){re.escape(name)}(?=[\"':])|(?<== ){re.escape(name)}(?=\.)" for name in domains),
     ]
-    for path in (one for folder in folders for one in folder.rglob("*") if one.suffix in _TEXTS and one.is_file()):
-        path.write_text(re.sub("|".join(names), lambda name: name[0] + suffix, path.read_text()))
-    return copy
+    return re.compile("|".join(names))
 
 
 def _failed(ended: Sequence[Mapping[str, Any]], project: Project, copy: str, op: str) -> Iterator[tuple[str, str]]:
@@ -213,7 +286,7 @@ def _failed(ended: Sequence[Mapping[str, Any]], project: Project, copy: str, op:
 def problem(planted: Planted, failed: Sequence[tuple[str, str]]) -> str:
     """Return what is wrong with the steps that failed, and what they said, or ""."""
     shown = "\n\n".join(f"{step}: {text}" for step, text in failed) or "no step failed"
-    pattern = planted.pattern(planted.step, planted.op)
+    pattern = planted.pattern(planted.step, planted.model or planted.op)
     missed = [step for step, text in failed if not text and fnmatch(step, pattern)]
     failed = [(step, text) for step, text in failed if text]
     if not planted.says:

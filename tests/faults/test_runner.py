@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import onnx
 import pytest
 
-from tests.faults.conftest import Edit, Planted, plant, problem
+from tests.faults.conftest import Edit, Planted, plant, problem, write_model
 from tests.support.projects import ROOT, Project
 
 PLANTED = Planted(op="f", step="register:kernel", says="y differs")
@@ -53,3 +54,14 @@ def test_a_copy_has_names_of_its_own(tmp_path: Path) -> None:
     assert 'name="dual_residual_copy3"' in spec and 'OnnxOp(domain="rknn_cst_copy3"' in spec
     assert 'TorchOp(name="cst_copy3::dual_residual_copy3")' in spec
     assert (project.root / "ops/dual_residual_copy3/more.py").read_text() == "# more"
+
+
+def test_a_model_calls_the_copy_of_its_operator(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["": 18, "rknn_cst": 1]>
+        g (float[N] x) => (float[N] y, float[N] z) { y, z = rknn_cst.cstDualResidual <alpha = 2.0> (x, x) }"""
+    edits = Edit(old="2.0", new="3.0"), Edit(file="native/dual_residual/kernel.h", new="// more")
+    fault = Planted(op="dual_residual", model="residual", step="check", edits=edits)
+    assert write_model(text, fault, ROOT, Project(tmp_path), 3) == "models/m3.onnx"
+    found = onnx.load(tmp_path / "models/m3.onnx")
+    assert [(o.domain, o.version) for o in found.opset_import] == [("", 18), ("rknn_cst_copy3", 1)]
+    assert [(n.domain, n.attribute[0].f) for n in found.graph.node] == [("rknn_cst_copy3", 3.0)]

@@ -150,22 +150,6 @@ def with_attribute(model: Path, version: int) -> ModelProto:
     return found
 
 
-def test_check_distinguishes_versions(first: Project, both: Project) -> None:
-    model = both.paths.published_model("group_norm", 1)
-    onnx.save_model(with_attribute(model, 2), both.root / "early.onnx")
-    done = both.doit("check", "early.onnx", NO_COLOR="1")
-    said = " ".join(done.stdout.split())
-    assert done.returncode != 0
-    assert "attribute 'lift' is of version 3 of 'mydomain', and the model imports 2" in said
-    assert "Import version 3, or leave it out: older libraries take no notice of it" in said
-    onnx.save_model(with_attribute(model, 3), both.root / "right.onnx")
-    done = both.doit("check", "right.onnx", NO_COLOR="1")
-    assert done.returncode == 0, done.stdout
-    onnx.save_model(with_attribute(model, 3), first.root / "late.onnx")
-    done = first.doit("check", "late.onnx", NO_COLOR="1")
-    assert "the model imports version 3 of 'mydomain', and ops/group_norm has: 1, 2" in " ".join(done.stdout.split())
-
-
 def test_the_checker_has_a_schema_for_each_version(both: Project) -> None:
     found = importlib.util.spec_from_file_location("schema", both.paths.generated("group_norm") / "schema.py")
     assert found

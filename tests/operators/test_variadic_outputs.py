@@ -1,4 +1,4 @@
-"""Outputs of any number of tensors: verified in all cells. tests/faults/variadic.toml plants faults.
+"""Outputs of any number of tensors: verified in all cells. tests/faults has the faults: variadic, check_kernels.
 
 tests/projects/variadic: scale_all has one for each tensor of its input, with a gradient; split_rows has as many as an
 attribute says, behind another output; add_each, of ONNX alone, one for each item of a list; deal has strings and uint4.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import onnx
 import pytest
@@ -130,62 +129,6 @@ def test_a_binding_that_stores_no_strings_is_found(project: Project) -> None:
         done = project.doit("opsets=18", "verify:deal-custom@node-opset18-ort1.31")
     message = "string_7_3@node-opset18-ort1.31: output 'hands_0': 2 of 2 elements differ"
     assert done.returncode != 0 and message in done.stdout + done.stderr, done.stdout + done.stderr
-
-
-def changed(project: Project, operator: str, exporter: str, name: str, outputs: list[str]) -> ModelProto:
-    """Return a model whose node has other outputs."""
-    found = exported(project, operator, exporter, name)
-    found.graph.node[0].output[:] = outputs
-    kept = [value for value in found.graph.output if value.name in outputs]
-    del found.graph.output[:]
-    found.graph.output.extend(kept)
-    return found
-
-
-SESSION = """
-import sys, onnxruntime
-options = onnxruntime.SessionOptions()
-options.register_custom_ops_library(sys.argv[1])
-try:
-    onnxruntime.InferenceSession(sys.argv[2], options, providers=["CPUExecutionProvider"])
-except Exception as error:
-    print(error)
-"""
-
-# The operator, its exporter and model, other outputs of the node, and the messages of ONNX Runtime and of doit check.
-REFUSED = {
-    "one too few": (
-        "split_rows", "legacy", "three", ["left", "blocks_0", "blocks_1"],
-        "split_rows: the node must have 3 tensors of blocks, as count says, got 2",
-        "it has 2 tensors of the output 'blocks', declared: 3, as count says",
-    ),
-    "one too many": (
-        "scale_all", "legacy", "two", ["ys_0", "ys_1", "more"],
-        "scale_all: the node must have 2 tensors of ys, one for each tensor of xs, got 3",
-        "it has 3 tensors of the output 'ys', declared: 2, one for each tensor of xs",
-    ),
-    "one for a list of three": (
-        "add_each", "node", "three", ["sums_0"],
-        "add_each: the node must have 3 tensors of sums, one for each item of numbers, got 1",
-        "it has 1 tensors of the output 'sums', declared: 3, one for each item of numbers",
-    ),
-    "one without a name": (
-        "split_rows", "legacy", "three", ["left", "blocks_0", "", "blocks_2"],
-        "split_rows: the node names no output 2, a tensor of blocks, which must have all",
-        "output 2 has no name, and 'blocks' has all its tensors",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_a_node_with_another_number_of_tensors_is_refused(project: Project, case: str, tmp_path: Path) -> None:
-    operator, exporter, name, outputs, message, of_check = REFUSED[case]
-    path = tmp_path / "model.onnx"
-    onnx.save(changed(project, operator, exporter, name, outputs), path)
-    library = project.paths.build / f"compile/{operator}/lib{operator}_ort.so"
-    assert message in run(SESSION, str(library), str(path))
-    done = project.doit("check", str(path))
-    assert done.returncode == 1 and of_check in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.deep

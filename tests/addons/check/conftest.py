@@ -25,9 +25,6 @@ def kernel(project: Project, request: pytest.FixtureRequest) -> Project:
     before = (project.root / path).read_text()
     request.addfinalizer(lambda: restore(project, operator, before))
     project.replace(path, old, new)
-    for function, header in (("sched_yield", "sched.h"), ("_Exit", "cstdlib")):
-        if function in new:
-            project.replace(path, "#pragma once", f"#pragma once\n#include <{header}>")
     built(project, operator)
     return project
 

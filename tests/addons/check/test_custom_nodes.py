@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from onnx import ModelProto, NodeProto, TensorProto, defs, helper, numpy_helper
+from onnx import ModelProto, defs, parser
 
 from opmatrix.addons.check import functions
 from opmatrix.addons.check.functions import inline
@@ -39,34 +37,19 @@ def findings_of(made: ModelProto, specs: list[OpSpec], builtin: Builtin) -> Iter
     return node_findings(found, specs, node_faults(found, specs, builtin))
 
 
-def norm(op_type: str = "mygroupnorm", *, inputs: str = "x groups scale bias", **more: Any) -> NodeProto:
-    """Return group_norm's node, named "norm", with the declared parts except those given."""
-    attributes = {"domain": "mydomain", "epsilon": 1e-5} | more
-    return helper.make_node(op_type, inputs.split(" "), ["y"], name="norm", **attributes)
+NORM = "y = mydomain.mygroupnorm <epsilon = 1e-5> (x, groups, scale, bias)"
+LABEL = "mydomain::mygroupnorm (gives 'y')"
 
 
-def model(*nodes: NodeProto, opset: int = 18, **versions: int) -> ModelProto:
-    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", 4, "L"]) for n in "xy")
-    numbers = {"groups": [2.0], "scale": [1.0] * 4, "bias": [0.0] * 4}
-    constants = [numpy_helper.from_array(np.array(v, np.float32), name) for name, v in numbers.items()]
-    imports = {"": opset, "mydomain": 1} | versions
-    return helper.make_model(
-        helper.make_graph(nodes, "graph", [x], [y], constants),
-        opset_imports=[helper.make_opsetid(domain, version) for domain, version in imports.items()],
-        ir_version=8,
-    )
+def model(nodes: str, imports: str = '"": 18, "mydomain": 1', *functions: str) -> ModelProto:
+    return parser.parse_model("\n".join((f"""<ir_version: 8, opset_import: [{imports}]>
+        g (float[N,4,L] x) => (float[N,4,L] y) <float[1] groups = {{2}}, float[4] scale = {{1, 1, 1, 1}},
+        float[4] bias = {{0, 0, 0, 0}}> {{ {nodes} }}""", *functions)))  # fmt: skip
 
 
 def test_nodes_without_faults_are_counted_and_named(specs: list[OpSpec]) -> None:
-    inverse = helper.make_node("Inverse", ["y"], ["z"], domain="com.microsoft")
-    theirs = helper.make_node("BiasGelu", ["z", "bias"], ["w"], domain="com.microsoft")
-    found = list(
-        findings_of(
-            model(norm(), helper.make_node("Relu", ["x"], ["r"]), inverse, theirs, **{"com.microsoft": 1}),
-            specs,
-            BUILTIN,
-        )
-    )
+    nodes = f"{NORM} r = Relu (x) z = com.microsoft.Inverse (y) w = com.microsoft.BiasGelu (z, bias)"
+    found = findings_of(model(nodes, '"": 18, "mydomain": 1, "com.microsoft": 1'), specs, BUILTIN)
     assert [(f.mark, f.text) for f in found] == [
         (
             "ok",
@@ -76,142 +59,95 @@ def test_nodes_without_faults_are_counted_and_named(specs: list[OpSpec]) -> None
     ]
 
 
-NORM = "mydomain::mygroupnorm 'norm'"
+DUAL = "y, z = rknn_cst.cstDualResidual <alpha = 2.0> (x, x)"
+GAP = "An attribute given as an input, or the other way round, leaves such a gap; compare with ops/group_norm/spec.py"
 
 
 @pytest.mark.parametrize(
-    ("planted", "text", "remedy"),
+    ("nodes", "imports", "text", "remedy"),
     [
-        (lambda: model(norm("mygroupnrm")),
-         "mydomain::mygroupnrm 'norm': neither this project nor ONNX Runtime has such an operator",
-         "Did you mean 'mydomain::mygroupnorm'?"),
-        (lambda: model(norm(domain="my.domain"), **{"my.domain": 1}),
-         "my.domain::mygroupnorm 'norm': no operator of this project; its op type is that of ops/group_norm, in "
-         "another domain", "Did you mean mydomain::mygroupnorm?"),
-        (lambda: model(norm(domain="")), "mygroupnorm 'norm': ONNX has no such operator",
+        (NORM.replace("mydomain.", ""), '"": 18', "mygroupnorm (gives 'y'): ONNX has no such operator",
          "Give the node the domain 'mydomain' of ops/group_norm"),
-        (lambda: model(helper.make_node("BiasGelo", ["x"], ["y"], domain="com.microsoft"), **{"com.microsoft": 1}),
+        ("y = com.microsoft.BiasGelo (x)", '"": 18, "com.microsoft": 1',
          "com.microsoft::BiasGelo (gives 'y'): neither this project nor ONNX Runtime has such an operator",
          "Did you mean 'com.microsoft::BiasGelu'?"),
-        (lambda: model(norm(), mydomain=3),
-         f"{NORM}: the model imports version 3 of 'mydomain', and ops/group_norm has: 1, 2",
-         "Export it at one of these, or add the version to `versions` in ops/group_norm/spec.py"),
-        (lambda: model(helper.make_node("CustomOpTwo", ["x"], ["y"], domain="test.customop")),
-         "test.customop::CustomOpTwo (gives 'y'): the model does not import its domain 'test.customop'",
-         "Export it again with the domain's version (custom_opsets), or add helper.make_opsetid"),
-        (lambda: model(norm(epsilom=1e-5)), f"{NORM}: it has no attribute 'epsilom'; declared: epsilon",
-         "Did you mean 'epsilon'?"),
-        (lambda: model(norm(epsilon=1)), f"{NORM}: attribute 'epsilon': it is INT, declared: FLOAT",
-         "Compare with ops/group_norm/spec.py"),
-        (lambda: model(norm(epsilon=-1.0)), f"{NORM}: attribute 'epsilon': found -1.0, allowed: 0.0 to inf",
-         "Compare with ops/group_norm/spec.py"),
-        (lambda: model(helper.make_node("cstDualResidual", ["x", "x"], ["y", "z"], domain="rknn_cst"), rknn_cst=1),
-         "rknn_cst::cstDualResidual (gives 'y'): attribute 'alpha' is missing and has no default",
-         "Write it, a float; see ops/dual_residual/spec.py"),
-        (
-            lambda: model(
-                helper.make_node("cstDualResidual", ["x", "x"], ["y", "z"], domain="rknn_cst", alpha=2.0),
-                opset=9,
-                rknn_cst=1,
-            ),
-            "rknn_cst::cstDualResidual (gives 'y'): the model has opset 9, and ops/dual_residual is declared from 12 "
-            "on",
-            "Export at opset 12 or above",
-        ),
-        (lambda: model(norm(inputs="x groups scale")),
-         f"{NORM}: its input 'bias', number 4 of 4 (x, num_groups, scale, bias), is missing",
-         "An attribute given as an input, or the other way round, leaves such a gap; compare with "
-         "ops/group_norm/spec.py"),
-        (lambda: model(norm(inputs="x  scale bias")),
-         f"{NORM}: its input 'num_groups', number 2 of 4 (x, num_groups, scale, bias), is missing",
-         "An attribute given as an input, or the other way round, leaves such a gap; compare with "
-         "ops/group_norm/spec.py"),
-        (lambda: model(norm(inputs="x groups scale bias bias")),
-         f"{NORM}: it has 5 inputs, declared: 4 (x, num_groups, scale, bias)", "Compare with ops/group_norm/spec.py"),
-        (
-            lambda: model(
-                helper.make_node("CustomOpTwo", ["x"], ["y", "z"], domain="test.customop"), **{"test.customop": 1}
-            ),
-            "test.customop::CustomOpTwo (gives 'y'): it has 2 outputs, declared: 1 (y)",
-            "Compare with ops/custom_op_two/spec.py",
-        ),
-        (lambda: model(helper.make_node("AddAndRound", ["x"], ["y"], domain="test.customop"), **{"test.customop": 1}),
+        (DUAL, '"": 9, "rknn_cst": 1', "rknn_cst::cstDualResidual (gives 'y'): the model has opset 9, and "
+         "ops/dual_residual is declared from 12 on", "Export at opset 12 or above"),
+        (NORM.replace(", bias", ""), '"": 18, "mydomain": 1',
+         f"{LABEL}: its input 'bias', number 4 of 4 (x, num_groups, scale, bias), is missing", GAP),
+        (NORM.replace("groups", '""'), '"": 18, "mydomain": 1',
+         f"{LABEL}: its input 'num_groups', number 2 of 4 (x, num_groups, scale, bias), is missing", GAP),
+        ("y, z = test.customop.CustomOpTwo (x)", '"": 18, "test.customop": 1',
+         "test.customop::CustomOpTwo (gives 'y'): it has 2 outputs, declared: 1 (y)",
+         "Compare with ops/custom_op_two/spec.py"),
+        ("y = test.customop.AddAndRound (x)", '"": 18, "test.customop": 1',
          "test.customop::AddAndRound (gives 'y'): ops/add_and_round has no node of its own: it is written as nodes "
          "of custom_op_one and custom_op_two", "Export it again"),
-        (lambda: model(helper.make_node("Relo", ["x"], ["y"])), "Relo (gives 'y'): ONNX has no such operator",
-         "Did you mean 'Relu'?"),
-        (lambda: model(helper.make_node("Gelu", ["x"], ["y"])),
-         "Gelu (gives 'y'): the model has opset 18, and the operator begins at 20", "Export at opset 20 or above"),
-        (lambda: model(helper.make_node("Upsample", ["x", "scale"], ["y"])),
-         "Upsample (gives 'y'): no operator of opset 18 any more",
+        ("y = Gelu (x)", '"": 18', "Gelu (gives 'y'): the model has opset 18, and the operator begins at 20",
+         "Export at opset 20 or above"),
+        ("y = Upsample (x, scale)", '"": 18', "Upsample (gives 'y'): no operator of opset 18 any more",
          "Export it again; onnx.version_converter may do as well"),
     ],
-    ids=lambda value: "" if callable(value) else str(value)[:30],
+    ids=lambda value: str(value)[:30],
 )  # fmt: skip
-def test_a_planted_fault_is_named(
-    specs: list[OpSpec], planted: Callable[[], ModelProto], text: str, remedy: str
-) -> None:
-    found = list(findings_of(planted(), specs, BUILTIN))
+def test_a_planted_fault_is_named(specs: list[OpSpec], nodes: str, imports: str, text: str, remedy: str) -> None:
+    """Other faults are in tests/faults/check_kernels.toml."""
+    found = list(findings_of(model(nodes, imports), specs, BUILTIN))
     assert [(f.mark, f.text, f.remedy) for f in found] == [("wrong", text, remedy)]
 
 
 def test_an_attribute_with_a_default_may_be_missing(specs: list[OpSpec]) -> None:
-    node = norm()
-    del node.attribute[:]
-    assert [f.mark for f in findings_of(model(node), specs, BUILTIN)] == ["ok"]
+    made = model(NORM.replace(" <epsilon = 1e-5>", ""))
+    assert [f.mark for f in findings_of(made, specs, BUILTIN)] == ["ok"]
+
+
+def nms(inputs: str, which: str = "center") -> ModelProto:
+    node = f'i, t, k = opmatrix.NonMaximumSuppression <format = "{which}"> ({inputs})'
+    return model(node, '"": 18, "opmatrix": 1')
 
 
 def test_optional_and_variadic_inputs_are_counted_as_declared(specs: list[OpSpec]) -> None:
-    def nms(*inputs: str) -> ModelProto:
-        outputs = ["indices", "selected", "kept"]
-        node = helper.make_node("NonMaximumSuppression", inputs, outputs, domain="opmatrix", format="center")
-        return model(node, opmatrix=1)
-
-    for inputs in (("x", "s"), ("x", "s", "", "v"), ("x", "s", "", "", "a", "b", "c")):
-        assert [f.mark for f in findings_of(nms(*inputs), specs, BUILTIN)] == ["ok"], inputs
+    for inputs in ("x, s", 'x, s, "", v', 'x, s, "", "", a, b, c'):
+        assert [f.mark for f in findings_of(nms(inputs), specs, BUILTIN)] == ["ok"], inputs
     (found,) = findings_of(nms("x"), specs, BUILTIN)
     assert "its input 'scores', number 2 of 5" in found.text
 
 
 def test_a_required_output_must_have_a_name(specs: list[OpSpec]) -> None:
-    def norms(*outputs: str) -> ModelProto:
-        node = norm()
-        node.output[:] = outputs
-        return model(node)
-
-    (found,) = findings_of(norms(""), specs, BUILTIN)
+    made = model(NORM.replace("y =", '"" ='))
+    (found,) = findings_of(made, specs, BUILTIN)
     assert "output 'y' has no name, and it is not optional" in found.text
     (spec,) = [spec for spec in specs if spec.name == "group_norm"]
     loose = replace(spec, outputs=tuple(replace(o, optional=True) for o in spec.outputs))
-    assert [f.mark for f in findings_of(norms(""), [loose], BUILTIN)] == ["ok"]
+    assert [f.mark for f in findings_of(made, [loose], BUILTIN)] == ["ok"]
 
 
 def test_an_invalid_value_is_named_with_the_allowed_ones(specs: list[OpSpec]) -> None:
-    node = helper.make_node("NonMaximumSuppression", ["x", "s"], ["i", "t", "k"], domain="opmatrix", format="centre")
-    (found,) = findings_of(model(node, opmatrix=1), specs, BUILTIN)
+    (found,) = findings_of(nms("x, s", "centre"), specs, BUILTIN)
     assert "attribute 'format': found 'centre', allowed: 'corners', 'center'; did you mean" in found.text
 
 
 def test_unknown_operators_are_named_with_their_domain(specs: list[OpSpec]) -> None:
-    kinds = [helper.make_node(kind, ["x"], [f"y{i}"], domain="acme") for i, kind in enumerate(("Fast", "Slow", "Fast"))]
-    (found,) = findings_of(model(*kinds, acme=1), specs, BUILTIN)
+    made = model("y0 = acme.Fast (x) y1 = acme.Slow (x) y = acme.Fast (x)", '"": 18, "acme": 1')
+    (found,) = findings_of(made, specs, BUILTIN)
     assert found.text.startswith("acme::Fast (gives 'y0') (and 2 more nodes, among them acme::Slow): neither")
     assert found.remedy.endswith("`doit new --from-onnx` declares what is missing, from this model")
 
 
+UNKNOWN = NORM.replace("groupnorm", "groupnrm")
+
+
 def test_one_fault_of_several_nodes_is_reported_once(specs: list[OpSpec]) -> None:
-    (found,) = findings_of(model(norm("mygroupnrm"), norm("mygroupnrm")), specs, BUILTIN)
-    assert found.text.startswith("mydomain::mygroupnrm 'norm' (and 1 more node): ")
+    (found,) = findings_of(model(f"{UNKNOWN} {UNKNOWN}"), specs, BUILTIN)
+    assert found.text.startswith("mydomain::mygroupnrm (gives 'y') (and 1 more node): ")
 
 
 def test_a_node_in_a_branch_is_checked(specs: list[OpSpec]) -> None:
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    branch = helper.make_graph([norm("mygroupnrm")], "branch", [], [y])
-    node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
-    found = list(findings_of(model(node), specs, BUILTIN))
-    assert [f.mark for f in found] == ["wrong"]
-    (nodes,) = node_faults(inline(model(node), specs), specs, BUILTIN).values()
-    assert [n.name for n in nodes] == ["norm", "norm"]
+    branches = ", ".join(f"{name}_branch = g () => (float y) {{ {UNKNOWN} }}" for name in ("then", "else"))
+    made = model(f"y = If <{branches}> (c)")
+    assert [f.mark for f in findings_of(made, specs, BUILTIN)] == ["wrong"]
+    (nodes,) = node_faults(inline(made, specs), specs, BUILTIN).values()
+    assert [n.op_type for n in nodes] == ["mygroupnrm", "mygroupnrm"]
 
 
 def test_schemas_are_read_once_for_all_unknown_nodes(specs: list[OpSpec], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,16 +155,15 @@ def test_schemas_are_read_once_for_all_unknown_nodes(specs: list[OpSpec], monkey
     read, reads = defs.get_all_schemas_with_history, itertools.count()
     monkeypatch.setattr(defs, "get_all_schemas_with_history", lambda: (next(reads), read())[1])
     functions.onnx_schemas.cache_clear()
-    made = model(*(helper.make_node(f"Unknown{n}", ["x"], ["y"]) for n in range(1000)))
+    made = model(" ".join(f"y = Unknown{n} (x)" for n in range(1000)))
     (nodes,) = node_faults(inline(made, specs), specs, BUILTIN).values()
     assert len(nodes) == 1000
     assert next(reads) == 1
 
 
 def test_a_function_of_the_model_needs_no_operator(specs: list[OpSpec]) -> None:
-    made = model(helper.make_node("Twice", ["x"], ["y"], domain="local"), local=1)
-    body = [helper.make_node("Add", ["a", "a"], ["b"])]
-    made.functions.append(helper.make_function("local", "Twice", ["a"], ["b"], body, [helper.make_opsetid("", 18)]))
+    twice = '<domain: "local", opset_import: ["": 18]> Twice (a) => (b) { b = Add (a, a) }'
+    made = model("y = local.Twice (x)", '"": 18, "local": 1', twice)
     (found,) = findings_of(made, specs, BUILTIN)
     assert (found.mark, found.text) == ("ok", "1 node, none custom; calls of the model's functions: 1 local::Twice")
 
@@ -260,12 +195,6 @@ def test_operators_of_one_domain_share_a_library(tmp_path: Path, operators: tupl
     assert "which share a domain" in found.text
 
 
-def test_a_missing_library_has_the_command_that_builds_it(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
-    _, (found,) = libraries(Paths(tmp_path), operators, "group_norm")
-    assert (found.mark, found.remedy) == ("wrong", "Build it: doit compile:group_norm")
-    assert found.text.endswith("libgroup_norm_ort.so is missing")
-
-
 def test_a_handwritten_binding_cannot_share_a_library(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
     paths = Paths(tmp_path)
     built(paths, "custom_op_one", "custom_op_two")
@@ -279,4 +208,4 @@ def test_a_handwritten_binding_cannot_share_a_library(tmp_path: Path, operators:
 
 
 def test_the_operators_of_a_model_are_found(specs: list[OpSpec]) -> None:
-    assert [o.name for o in used_operators(model(norm()), specs)] == ["group_norm"]
+    assert [o.name for o in used_operators(model(NORM), specs)] == ["group_norm"]

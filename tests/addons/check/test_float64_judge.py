@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, parser
 
 from opmatrix.addons.check import compare, per_node
 from opmatrix.addons.check.float64_judge import Difference, explained_by_rounding, judge
@@ -21,12 +21,10 @@ LIMITS = tolerances(None, None)
 X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
 
 
-def model(node: NodeProto, *, opset: int = 18, element: int = TensorProto.FLOAT, **constants: Any) -> ModelProto:
-    x = helper.make_tensor_value_info("x", element, ["N", 3, 4])
-    y = helper.make_tensor_value_info("y", element, None)
-    held = [numpy_helper.from_array(np.asarray(v), name) for name, v in constants.items()]
-    graph = helper.make_graph([node], "graph", [x], [y], held)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+def model(node: str, *, opset: int = 18, inputs: str = "float[N,3,4] x", constants: str = "") -> ModelProto:
+    output = f"{inputs.partition('[')[0]}[] y"
+    head = f'<ir_version: 8, opset_import: ["": {opset}]> g ({inputs}) => ({output}) <{constants}>'
+    return parser.parse_model(f"{head} {{ [it] y = {node} }}")
 
 
 def findings(made: ModelProto, x: Any = X, *, differs: bool = False) -> list[Finding]:
@@ -37,26 +35,27 @@ def findings(made: ModelProto, x: Any = X, *, differs: bool = False) -> list[Fin
 @pytest.mark.parametrize("opset", [7, 9, 13, 15])
 def test_batch_normalization_of_one_output_is_inference(opset: int) -> None:
     """onnx.reference computes training up to opset 13; ONNX Runtime is right."""
-    node = helper.make_node("BatchNormalization", ["x", "s", "b", "m", "v"], ["y"], epsilon=1e-3)
-    channels = {
-        name: np.float32(v) for name, v in {"s": [1, 2, 3], "b": [0, 1, 2], "m": [1, 0, 4], "v": [1, 9, 2]}.items()
-    }
-    (found,) = findings(model(node, opset=opset, **channels))
+    constants = "float[3] s = {1, 2, 3}, float[3] b = {0, 1, 2}, float[3] m = {1, 0, 4}, float[3] v = {1, 9, 2}"
+    node = "BatchNormalization <epsilon = 1e-3> (x, s, b, m, v)"
+    (found,) = findings(model(node, opset=opset, constants=constants))
     assert (found.mark, found.question) == ("ok", "agrees")
 
 
-def difference(node: NodeProto, made: ModelProto, x: Any, actual: Any, expected: Any) -> Difference:
-    return Difference(node=node, model=made, taken={"x": x}, actual=actual, expected=expected, limits=LIMITS)
+def difference(made: ModelProto, x: Any, actual: Any, expected: Any) -> Difference:
+    return Difference(
+        node=made.graph.node[0], model=made, taken={"x": x}, actual=actual, expected=expected, limits=LIMITS
+    )
 
 
-def judged(node: NodeProto, *, actual: Any = 0, expected: Any = 0, x: Any = X, made: ModelProto | None = None) -> Any:
+def judged(made: ModelProto, *, actual: Any = 0, expected: Any = 0, x: Any = X) -> Any:
     """Return the judgement on a node whose right output is x + x, plus an error of each implementation."""
     right = x + x
     values = {"y": (right + actual).astype(x.dtype)}, {"y": (right + expected).astype(x.dtype)}
-    return judge(difference(node, made or model(node), x, *values))
+    return judge(difference(made, x, *values))
 
 
-ADD = helper.make_node("Add", ["x", "x"], ["y"], name="add")
+ADD = model("Add (x, x)")
+INTEGERS = model("Add (x, x)", inputs="int64[N,3,4] x")
 
 
 def test_an_error_of_onnx_runtime_is_found_by_two_implementations() -> None:
@@ -74,47 +73,43 @@ def test_an_error_of_onnx_reference_does_not_blame_onnx_runtime() -> None:
 
 def test_one_implementation_alone_calls_no_node_wrong() -> None:
     """ONNX Runtime has no kernel of Celu in float64, so nobody confirms onnx.reference."""
-    node = helper.make_node("Celu", ["x"], ["y"])
     right = np.where(X > 0, X, np.expm1(X)).astype(np.float32)
-    found = judge(difference(node, model(node), X, {"y": right + np.float32(0.25)}, {"y": right}))
+    found = judge(difference(model("Celu (x)"), X, {"y": right + np.float32(0.25)}, {"y": right}))
     assert found.outcome == "unknown"
     assert found.text.startswith("only onnx.reference evaluates it in float64; onnx.reference is nearer to float64")
 
 
 def test_an_integer_node_is_undecided_unless_the_outputs_differ() -> None:
-    made = model(helper.make_node("Add", ["x", "x"], ["y"], name="add"), element=TensorProto.INT64)
-    x = np.ones((1, 3, 4), np.int64)
-    found = judged(ADD, actual=1, x=x, made=made)
+    found = judged(INTEGERS, actual=1, x=np.ones((1, 3, 4), np.int64))
     assert found.outcome == "unknown"
     assert found.text == "it has no floating input to evaluate in float64"
 
 
-def explained(node: NodeProto, x: Any, actual: Any, expected: Any, **constants: Any) -> bool:
+def explained(node: str, x: Any, actual: Any, expected: Any, constants: str = "") -> bool:
     outputs = ({"y": np.asarray(value)} for value in (actual, expected))
-    return explained_by_rounding(model(node, **constants), {"x": x}, *outputs, LIMITS)
+    return explained_by_rounding(model(node, constants=constants), {"x": x}, *outputs, LIMITS)
 
 
 def test_one_jump_does_not_explain_other_elements() -> None:
     """An element that is next to a jump may be on either side of it; one that is not has one value."""
     x = np.float32([2, 0.5, -1.25, 3.75])
-    floor, greater = helper.make_node("Floor", ["x"], ["y"]), helper.make_node("Greater", ["x", "c"], ["y"])
-    assert explained(floor, x, np.floor(x), np.float32([1, 0, -2, 3]))
-    assert not explained(floor, x, np.floor(x), np.ceil(x))
-    half = np.float32(0.5)
-    assert explained(greater, x, x > half, x >= half, c=half)
-    assert not explained(greater, x, x > half, x < half, c=half)
+    assert explained("Floor (x)", x, np.floor(x), np.float32([1, 0, -2, 3]))
+    assert not explained("Floor (x)", x, np.floor(x), np.ceil(x))
+    half = "float c = {0.5}"
+    assert explained("Greater (x, c)", x, x > 0.5, x >= 0.5, half)
+    assert not explained("Greater (x, c)", x, x > 0.5, x < 0.5, half)
 
 
 def test_a_quantized_value_between_two_may_be_either() -> None:
-    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
-    x, constants = np.float32([0.25, 0.75, 1, -3]), {"s": np.float32(0.5), "z": np.uint8(10)}
+    node, constants = "QuantizeLinear (x, s, z)", "float s = {0.5}, uint8 z = {10}"
+    x = np.float32([0.25, 0.75, 1, -3])
     right = np.uint8([10, 12, 12, 4])
-    assert explained(node, x, right, np.uint8([11, 11, 12, 4]), **constants)
-    assert not explained(node, x, right, right + np.uint8(1), **constants)
+    assert explained(node, x, right, np.uint8([11, 11, 12, 4]), constants)
+    assert not explained(node, x, right, right + np.uint8(1), constants)
 
 
 def test_terms_that_cancel_explain_a_difference_of_their_size() -> None:
-    node = helper.make_node("ReduceSum", ["x"], ["y"], keepdims=0)
+    node = "ReduceSum <keepdims = 0> (x)"
     x = np.float32([1e6, 0.1, -1e6, 2e6, -2e6])
     assert explained(node, x, np.float32(0.125), np.float32(0.1))
     assert not explained(node, x, np.float32(125), np.float32(0.1))
@@ -134,18 +129,17 @@ def off_reference(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("off_reference")
 def test_implementations_that_disagree_are_a_note() -> None:
-    (found,) = findings(model(ADD))
+    (found,) = findings(ADD)
     assert (found.mark, found.question) == ("note", "agrees")
-    assert found.text.startswith("implementations disagree at Add 'add': 24 of 24 elements differ")
+    assert found.text.startswith("implementations disagree at Add 'it': 24 of 24 elements differ")
     assert "ONNX Runtime agrees with onnx.reference and ONNX Runtime in float64; ONNX Runtime is nearer" in found.text
 
 
 @pytest.mark.usefixtures("off_reference")
 def test_the_expected_outputs_are_a_second_opinion() -> None:
-    made = model(ADD, element=TensorProto.INT64)
     x = np.ones((1, 3, 4), np.int64)
-    (found,) = findings(made, x)
+    (found,) = findings(INTEGERS, x)
     assert found.mark == "note"
-    (found,) = findings(made, x, differs=True)
+    (found,) = findings(INTEGERS, x, differs=True)
     assert (found.mark, found.question) == ("wrong", "first node")
-    assert "Add 'add': 12 of 12 elements differ" in found.text
+    assert "Add 'it': 12 of 12 elements differ" in found.text

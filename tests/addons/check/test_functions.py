@@ -148,11 +148,6 @@ WRONG: dict[str, tuple[str, str]] = {
         model("y = other.f (x)", '<domain: "other", opset_import: ["":17]> f (a) => (b) { b = Neg (a) }'),
         "nodes: other::f (gives 'y'): the model does not import its domain 'other'",
     ),
-    "an overload that is not there": (  # the dtype of 'y' is lost
-        model("y = loc.f:three (x)", '<domain: "loc", overload: "one", opset_import: ["":17]> f (a) => (b) '
-              "{ b = Neg (a) }"),
-        "nodes: loc::f (gives 'y'): the model has no overload 'three' of this function, it has: 'one'. Call one",
-    ),
     "too many inputs": (  # ONNX Runtime refuses the model
         model("y = loc.twice (x, x)", TWICE),
         "nodes: loc::twice (gives 'y'): it has 2 inputs, and the function 1 (a). Call it with as many inputs as it has",

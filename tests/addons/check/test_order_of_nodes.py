@@ -57,10 +57,6 @@ CYCLES = {  # each wrong at 71b51ad8, which did not name a cycle
         model("a = Exp (x) b = Add (a, d) c = Neg (b) d = Abs (c) y = Neg (a)"),
         "Add (gives 'b') gives 'b' to Neg (gives 'c') gives 'c' to Abs (gives 'd') gives 'd' to the first of these 3",
     ),
-    "with a tail": (
-        model("y = Neg (d) b = Add (x, d) d = Abs (b)"),
-        "Abs (gives 'd') gives 'd' to Add (gives 'b') gives 'b' to the first of these 2",
-    ),
     "in a branch": (
         model(BRANCH.replace("NODES", "q = Neg (r) r = Abs (q)"), inputs="float[3] x, bool[1] c"),
         "Neg (gives 'q') gives 'q' to Abs (gives 'r') gives 'r' to the first of these 2",

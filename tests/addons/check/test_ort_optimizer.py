@@ -40,10 +40,6 @@ REAL = {
               "Node input 'm'"),
     "32413": (model(MUL % "Identity", a=ONE, b=ONE), "basic", {"EliminateIdentity", "DivMulFusion"}, "Node input 'm'"),
     "32414": (model(MUL % "Dropout", a=ONE, b=ONE), "basic", {"EliminateDropout", "DivMulFusion"}, "Node input 'm'"),
-    "10936": (
-        model("(double[3] x) => (double[3] y) { a = Relu(x) y = Clip(a, l, h) }", l=np.float64(-1), h=np.float64(1)),
-        "basic", {"FuseReluClip"}, "Unexpected data type for Clip 'min' input of 11",
-    ),
     "24158": (
         model("(int32[3] x) => (int32[3] y) { a = Relu(x) y = Clip(a, l, h) }", l=np.int32(-1), h=np.int32(1)),
         "basic", {"FuseReluClip"}, "Unexpected data type for Clip 'min' input of 6",

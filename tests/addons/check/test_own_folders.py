@@ -15,7 +15,7 @@ from tests.addons.check import handed, test_blame, test_functions
 from tests.addons.check.test_hostile_models import HOSTILE, NO_MODELS
 from tests.addons.check.test_open_sizes import BAKED_IN, OPEN
 from tests.addons.check.test_order_of_nodes import UNSORTED
-from tests.addons.check.test_several_models import CRASH, check, model, node
+from tests.addons.check.test_several_models import CRASH, check, model
 
 pytestmark = pytest.mark.ort
 
@@ -26,15 +26,13 @@ def content(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {name: (p.stat().st_mtime_ns, p.read_bytes()) if p.is_file() else (0, b"") for name, p in every.items()}
 
 
-def text() -> onnx.ModelProto:
-    found = model(node("Identity", "x"), element=onnx.TensorProto.STRING)
-    found.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.STRING
-    return found
-
-
 IN_BLAME = "TEXTS", "NOT_UTF8", "NO_NODES", "INSIDE", "OUTSIDE", "SPARSE"
 TABLES: Mapping[str, Mapping[str, Any]] = {
-    "": {"crash": CRASH, "random": model(node("RandomNormalLike", "x")), "text": text()},
+    "": {
+        "crash": CRASH,
+        "random": model("y = RandomNormalLike (x)"),
+        "text": model("y = Identity (x)", inputs="string[N,4] x", output="string[] y"),
+    },
     "baked in ": BAKED_IN,
     "open ": OPEN,
     "hostile ": HOSTILE,

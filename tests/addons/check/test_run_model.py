@@ -7,14 +7,14 @@ import pytest
 
 from opmatrix.addons.check import run_model
 from opmatrix.addons.check.inputs import tolerances
-from tests.addons.check.models import model, plain
+from tests.addons.check.models import model
 
 pytestmark = pytest.mark.ort
 
 
 def test_a_fault_of_an_optimization_is_named() -> None:
     right, off = np.float32([[1, 2]]), np.float32([[1, 2.5]])
-    made = model(plain("Relu", "x", "y"))
+    made = model("y = Relu (x)")
     answers = {"optimised": [off], "not optimised": [right]}
     changed, agreeing = run_model.compare_with_expected(made, answers, {"y": right}, tolerances(None, None), of="torch")
     assert agreeing.mark == "ok" and agreeing.text.startswith("with torch, not optimised: 1 output")
@@ -32,7 +32,7 @@ def test_a_fault_of_an_optimization_is_named() -> None:
 
 
 def test_an_output_of_another_shape_or_dtype_is_reported() -> None:
-    made, want = model(plain("Relu", "x", "y")), np.float32([[1, 2]])
+    made, want = model("y = Relu (x)"), np.float32([[1, 2]])
     for got, words in (
         (np.float64([[1, 2]]), "dtype is float64"),
         (np.float32([1, 2]), "shape is (2,)"),

@@ -18,9 +18,6 @@ pytestmark = pytest.mark.ort
 
 
 OF_ONNX_RUNTIME = {  # each wrong at 71b51ad8
-    "an output of a function is its input": model(
-        "y = loc.f (x)", '<domain: "loc", opset_import: ["":17]> f (a) => (a) { }'
-    ),
     "one of two outputs is": model(
         "z, y = loc.f (x)", '<domain: "loc", opset_import: ["":17]> f (a) => (a, b) { b = Neg (a) }'
     ),
