@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-HEAD = ("project", "options", "section", "op", "file", "step", "model", "models")  # the keys that name no fault
+HEAD = ("project", "options", "section", "op", "file", "step", "old", "model", "models")  # the keys that name no fault
 _SECTION = "Faults of models, kernels and fake kernels"  # of a fault that names no other
 
 
