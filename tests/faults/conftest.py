@@ -183,7 +183,8 @@ class Batch(pytest.File):
             for planted, copy in ((self.planted[fault], copy) for fault, copy in copies.items()):
                 for edit in planted.edits:
                     if edit.file.startswith(_LATE):
-                        edits.enter_context(edited(edit.path(project, planted.op, copy), edit.old, edit.new))
+                        path = edit.path(project, planted.op, copy)
+                        edits.enter_context(edited(path, text := path.read_text(), edit.apply(text)))
                 tasks += planted.tasks(copy)
             done = project.doit("-s", *self._data.get("options", ()), *tasks) if tasks else None
         for step, reason in re.findall(r" (\S+) FAILED\n((?:  .*\n)*)", done.stdout if done else ""):

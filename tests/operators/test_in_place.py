@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from opmatrix.basics.errors import DistError
-from opmatrix.declaration.load import load_operator
 from tests.support.building import registered
 from tests.support.forked import forked
-from tests.support.projects import Project, edited
+from tests.support.projects import Project
 from tests.support.wheels import run_planted
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
@@ -142,62 +140,6 @@ def test_the_dynamo_exporter_writes_into_views(project: Project) -> None:
 
 
 SKIPPED = "        argument.copy_(made)\n        return\n", "        {}argument.copy_(made)\n        return\n"
-
-
-def test_a_compiled_call_that_writes_nothing_is_found(project: Project) -> None:
-    """In torch.compile alone, which takes the call as the functional operator and copies."""
-    unless_compiled = SKIPPED[1].format("if not torch.compiler.is_compiling(): ")
-    with edited(project.paths.generated("axpy") / "fake.py", SKIPPED[0], unless_compiled):
-
-        def compiled() -> None:
-            from opmatrix.torch_checks.compat import compiled
-
-            compiled(_prepared(project), backend="aot_eager")
-
-        message = forked(compiled, project.root / "output")
-    assert re.search(r"of cst::axpy_ \(x: .*\): compiled by torch.compile, z is not that of a plain call", message)
-
-
-def _prepared(project: Project) -> Any:
-    """Return what `doit compat` gives to its rows."""
-    from opmatrix.export.generated_modules import load_generated
-    from opmatrix.torch_checks.compat import prepare
-    from opmatrix.torch_ops import load
-
-    operator = load_operator(project.paths, "axpy")
-    load.load(project.paths, operator)
-    load_generated(project.paths, "axpy").fake.register_fake()
-    return prepare(operator, load.gradient(project.paths, operator.spec))
-
-
-@pytest.mark.parametrize("name", ["torch.vmap", "torch.func.grad"])
-def test_transforms_of_a_call_that_writes(name: str, project: Project) -> None:
-    """Planted: the argument is copied only where its own requires_grad says so, not that of an outer transform."""
-
-    def check(expected: dict[str, str]) -> None:
-        from opmatrix.torch_checks import compat
-
-        row = compat.row(name, compat.CHECKS[name], _prepared(project))
-        assert row.outcome == expected["outcome"] and expected["detail"] in row.detail, row.detail
-
-    works = {"outcome": "works", "detail": "one call per sample" if name == "torch.vmap" else ""}
-    assert forked(lambda: check(works), project.root / "output") == ""
-    if name == "torch.func.grad":
-        failed = {"outcome": "failed", "detail": "has been modified by an inplace operation"}
-        path = project.paths.generated("axpy") / "fake.py"
-        with edited(path, "any(t.requires_grad or transformed(t) for", "any(t.requires_grad for"):
-            assert forked(lambda: check(failed), project.root / "output") == ""
-
-
-def test_compiled_calls_write(project: Project) -> None:
-    def compiled() -> None:
-        from opmatrix.torch_checks.compat import compiled
-
-        compat = _prepared(project)
-        assert [sample.composed for sample in compat.written] == [True] * len(compat.samples)
-        compiled(compat, backend="aot_eager")
-
-    assert forked(compiled, project.root / "output") == ""
 
 
 @pytest.mark.parametrize("fault", ["", "pass  # "], ids=["as it is", "without the copy"])

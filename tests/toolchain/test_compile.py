@@ -184,19 +184,13 @@ SORT = "std::vector<const T*> p; struct Less {}; std::sort(p.begin(), p.end(), L
     [
         (
             "  double unit = 1;",
-            "  double unit = x[0] | 1;",
-            r"\Anative/group_norm/kernel.h:\d+:22: error: .*\n.*\n.*\^",
-            4,
-        ),
-        (
-            "  double unit = 1;",
             f"  {SORT} double unit = 1;",
             r"\Anative/group_norm/kernel.h:\d+:\d+:   required from",
             8,
         ),
         ("float epsilon, TensorView", "float epsilon, int more, TensorView", "ops/group_norm/spec.py", 12),
     ],
-    ids=["one per dtype", "in the standard library", "in generated code"],
+    ids=["in the standard library", "in generated code"],
 )
 def test_an_error_is_short_and_begins_where_the_kernel_is_wrong(
     old: str, new: str, shown: str, most_lines: int, broken: Paths, capsys: pytest.CaptureFixture[str]
@@ -327,17 +321,6 @@ def test_a_symbol_beyond_the_target_is_refused(paths: Paths) -> None:
     replace_in(shims, "[[gnu::weak]] AOTITorchError torch_parallel_for", "AOTITorchError torch_parallel_for")
     replace_in(paths.binding / "stable/torch.h", "if (torch_parallel_for == nullptr) return", "if (end < begin) return")
     with pytest.raises(CompileError, match=r"needs 'torch_parallel_for', which torch 2\.9 does not export"):
-        build(paths)
-
-
-def test_a_newer_function_that_is_not_listed_is_refused(paths: Paths) -> None:
-    """torch 2.9 would load the library, and call a null pointer."""
-    shims = paths.binding / "stable/torch_shims.h"
-    replace_in(shims, "[[gnu::weak]] AOTITorchError torch_list_size", "[[gnu::weak]] void torch_get_num_threads();\n"
-         "[[gnu::weak]] AOTITorchError torch_list_size")  # fmt: skip
-    replace_in(paths.binding / "stable/torch.h", "if (torch_parallel_for == nullptr) return",
-         "torch_get_num_threads();\n    if (torch_parallel_for == nullptr) return")  # fmt: skip
-    with pytest.raises(CompileError, match=r"uses 'torch_get_num_threads', which torch 2\.9 does not export, and may "):
         build(paths)
 
 

@@ -149,15 +149,6 @@ def test_torch_alone_serves_no_transform_of_the_gradient(operator: Callable[...,
     library._destroy()
 
 
-def test_a_fake_kernel_that_takes_a_size_as_a_number(operator: Callable[..., Compat]) -> None:
-    def specialised(x: torch.Tensor, w: torch.Tensor, shift: torch.Tensor, factor: float = 0.5) -> torch.Tensor:
-        return torch.empty((int(x.shape[0]), *x.shape[1:]), dtype=x.dtype)
-
-    found = row(operator(fake=specialised), "torch.compile")
-    assert found.outcome == "failed"
-    assert "torch.compile compiled it again for these sizes, after case float32" in found.detail
-
-
 @pytest.mark.parametrize("layout", ["transposed", "sliced", "expanded", "flipped"])
 def test_a_case_of_another_memory_layout_keeps_it_at_other_sizes(
     operator: Callable[..., Compat], layout: MemoryLayout
@@ -169,22 +160,6 @@ def test_a_case_of_another_memory_layout_keeps_it_at_other_sizes(
     found = row(made, "torch.compile")
     assert (found.outcome, found.detail) == ("works", "")
     assert (found.samples > 1) == (layout != "expanded"), "the values of other sizes may differ along each axis"
-
-
-def test_a_package_of_a_fake_kernel_that_takes_a_size_as_a_number(operator: Callable[..., Compat]) -> None:
-    def specialised(x: torch.Tensor, w: torch.Tensor, shift: torch.Tensor, factor: float = 0.5) -> torch.Tensor:
-        return torch.empty((int(x.shape[0]), *x.shape[1:]), dtype=x.dtype)
-
-    found = row(operator(fake=specialised), "AOTInductor")
-    assert found.outcome == "failed"
-    assert "torch.export takes the size of axis 0 of x as the number 3, and the operator takes others" in found.detail
-
-
-def test_a_package_that_needs_more_than_the_library(operator: Callable[..., Compat], tmp_path: Path) -> None:
-    made = replace(operator(gradient=None), library=tmp_path / "libscaled_torch.so")
-    why = r"does not run in a process that has loaded libscaled_torch\.so alone: exit code 1: OSError"
-    with pytest.raises(CompatError, match=why):
-        compat._outputs([made.samples], tmp_path, made.library)
 
 
 @pytest.mark.parametrize(
@@ -222,14 +197,6 @@ def test_a_torch_without_packages(operator: Callable[..., Compat], monkeypatch: 
     monkeypatch.setattr(features, "AOT_INDUCTOR", replace(features.AOT_INDUCTOR, version="9.0"))
     found = row(operator(gradient=None), "AOTInductor")
     assert (found.outcome, found.detail) == ("refused", "needs torch 9.0")
-
-
-def test_a_fake_kernel_of_another_shape(operator: Callable[..., Compat]) -> None:
-    def other(x: torch.Tensor, w: torch.Tensor, shift: torch.Tensor, factor: float = 0.5) -> torch.Tensor:
-        return torch.empty(x.shape[::-1], dtype=x.dtype).sum(0)
-
-    found = row(operator(fake=other, gradient=None), "torch.vmap")
-    assert found.outcome == "failed" and "torch.vmap over an empty batch gives" in found.detail
 
 
 def test_a_batching_rule_that_ignores_in_dims(operator: Callable[..., Compat], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,17 +243,6 @@ def test_gradients_per_sample_in_one_call(operator: Callable[..., Compat]) -> No
         found = torch.vmap(torch.func.grad(loss), in_dims=(None, 0))(w, several)
     assert counted.count == 1
     torch.testing.assert_close(found, torch.stack([torch.func.grad(loss)(w, one) for one in several]))
-
-
-@pytest.mark.parametrize("spec", [with_batch(SPEC, "..."), with_batch(NAMED, "N")], ids=["further", "named"])
-def test_a_kernel_that_mixes_the_samples(operator: Callable[..., Compat], spec: OpSpec) -> None:
-    """As a normalization over the batch does."""
-
-    def mixing(x: torch.Tensor, w: torch.Tensor, shift: torch.Tensor, factor: float = 0.5) -> torch.Tensor:
-        return batched(x - x.mean(0), w, shift, factor)
-
-    found = row(operator(spec=spec, kernel=mixing, gradient=None), "torch.vmap")
-    assert found.outcome == "failed" and "in one call, y is not that of a plain call" in found.detail
 
 
 @pytest.mark.parametrize(
@@ -359,14 +315,6 @@ def test_no_autocast_rule(operator: Callable[..., Compat], monkeypatch: pytest.M
     monkeypatch.setattr(transforms, "_is_cast", lambda tensor: False)
     found = row(operator(), "torch.autocast")
     assert found.outcome == "failed" and "scaled: x is torch.bfloat16" in found.detail
-
-
-def test_a_formula_that_branches_on_values(operator: Callable[..., Compat]) -> None:
-    def branching(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return backward(ctx, grad if float(grad.detach().abs().max()) < 1e30 else grad / 1e30)
-
-    found = row(operator(gradient=replace(GRADIENT, backward=branching)), "torch.func.grad")
-    assert found.outcome == "failed" and "vmap: It looks like you're" in found.detail
 
 
 def test_an_operator_without_a_gradient_refuses_instead_of_zeros(operator: Callable[..., Compat]) -> None:
