@@ -108,6 +108,8 @@ class Planted:
     def pattern(self, step: str, copy: str) -> str:
         """Return the pattern of the names of a step's tasks, for the name of a copy."""
         group, _, part = step.partition(":")
+        if group == "compat":
+            return f"compat:{copy}@*"
         return f"{group}:{copy}{f'-{part}' if part else ''}{'*' if part and '@' not in part else ''}"
 
     def tasks(self, copy: str) -> list[str]:
@@ -260,7 +262,7 @@ def _names(op: str, spec: str) -> re.Pattern[str]:
     """Return a pattern of the name, the domain and the namespace of an operator."""
     namespaces, domains = {*re.findall(r'"(?!aten::)(\w+)::\w', spec)}, {*re.findall(r'domain="([^"]+)"', spec)}
     names = [
-        rf"(?<!\w){op}(?=_(?:gradient|typed)\b|\W|$)",
+        rf"(?<!\w)(?<!aten::){op}(?=_(?:gradient|typed)\b|\W|$)",  # torch has no copy of its operator
         *(rf"(?<!\w){name}(?=::|, m\)|, CPU, m\))|(?<=torch.ops.){name}(?=\.)" for name in namespaces),
         *(rf"(?<=[\"']){re.escape(name)}(?=[\"':])|(?<== ){re.escape(name)}(?=\.)" for name in domains),
     ]
