@@ -15,9 +15,9 @@
 several edits has a table for each; the first one has the step. A file of build/generated or native/binding is edited
 after a run that finds nothing; then the copy is compiled, and its step runs again.
 
-`section`, `op`, `file` and `step` may be set once for all rows, at the start of the file. A copy has the name, the
-domain and the namespace of its operator with a number appended, which is removed from what its steps print. Names in
-single quotes stay as they are.
+`section`, `op`, `file`, `old` and `step` may be set once for all rows, at the start of the file. A copy has the name,
+the domain and the namespace of its operator with a number appended, which is removed from what its steps print. Names
+in single quotes stay as they are.
 
 A file with `models` plants its faults in these, for one run of `doit check`, after each `op`, if any, is compiled:
 
@@ -195,7 +195,7 @@ class Batch(pytest.File):
     def _of_check(
         self, project: Project, source: Path, asked: Sequence[str]
     ) -> Mapping[str, Sequence[tuple[str, str]]]:
-        """Return what `doit check` says of each fault's model, unless it is right: its line and its findings."""
+        """Return what `doit check` prints about each fault's model, unless it is right: its line and its findings."""
         names, said = dict[str, str](), dict[str, Sequence[tuple[str, str]]]()
         for number, fault in enumerate(asked):
             planted = self.planted[fault]

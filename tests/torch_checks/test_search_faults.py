@@ -1,4 +1,4 @@
-"""What the search tells of a fault: the tie in the smallest input, what the failing inputs share, and a crash's replay.
+"""What the search prints about a fault: the tie in the smallest input, what the failing inputs share, how to replay.
 
 tests/faults/searched.toml has the faults that it finds, in the operator `gate` as here.
 """

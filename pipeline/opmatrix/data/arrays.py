@@ -106,7 +106,7 @@ def dtype_name(array: Array) -> str:
     return _name(array.dtype)
 
 
-@functools.cache  # as `kind`
+@functools.cache  # for the same reason as `kind`
 def _name(dtype: np.dtype[Any]) -> str:
     return "string" if dtype == np.object_ else str(dtype)
 

@@ -69,7 +69,7 @@ def _places(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
     if schema.more:
         yield schema.text.index("..."), "any number of arguments of any kind, allowed: arguments with names"
     parts = {torch_name(part): part for part in torch_parts(spec)}
-    written_by = [o.writes for o in spec.outputs]
+    names_written = [o.writes for o in spec.outputs]
     written = next((a for a in schema.arguments if is_written(a)), None)
     if written and spec.torch.python:
         yield written.type.at, f"{written.type.spelled} {written.name}, allowed without " \
@@ -85,7 +85,9 @@ def _places(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
     for argument in schema.arguments:
         part = parts.get(argument.name)
         if is_written(argument) and argument.type.name != "Tensor":
-            if part not in [i for i in spec.inputs if not is_required(i) and i.name in written_by]:  # `_writes` says it
+            if part not in [
+                i for i in spec.inputs if not is_required(i) and i.name in names_written
+            ]:  # `_writes` says it
                 yield argument.type.at, parser.written_type(argument.type)
             continue
         if part is None:
