@@ -54,7 +54,8 @@ def gates(tests: Path) -> Iterator[Gate]:
 
 
 def _shown(message: str) -> str:
-    return "-" if message == "-" else f"`{message.strip()}`"
+    line = " ".join(message.split())  # a line break would end a row of a table
+    return "-" if line == "-" else f"`` {line} ``" if "`" in line else f"`{line}`"
 
 
 def render(tests: Path) -> str:
@@ -71,7 +72,8 @@ def render(tests: Path) -> str:
         lines += ["", f"## {title}", *(["", says] if says else []), "", "| fault | found by | message | planted by |"]
         lines.append("|---|---|---|---|")
         for gate in [*(gate for section, gate in of_data if section == title), *rows]:
-            lines.append(f"| {gate.fault} | {gate.step} | {_shown(gate.message)} | `{gate.planted_by}` |")
+            cells = gate.fault, gate.step, _shown(gate.message), f"`{gate.planted_by}`"
+            lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"
 
 
