@@ -11,6 +11,8 @@
     step = "register:kernel"  # that finds it, and no step before it
     says = "split_rows-three in torch: blocks_0: "  # or a list, all of which one message has
 
+A fault with ``nightly = true`` runs each night alone; its step finds another one of its file for each change.
+
 `to` is another name that the edited file gets. `passes` names a step that also runs and finds nothing. A fault of
 several edits has a table for each; the first one has the step. A file of build/generated or native/binding is edited
 after a run that finds nothing; then the copy is compiled, and its step runs again.
@@ -43,6 +45,7 @@ import shutil
 import sys
 import tempfile
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -95,6 +98,7 @@ class Planted:
     model: str = ""
     says: str | Sequence[str] = ""
     passes: str = ""
+    nightly: bool = False
     edits: Sequence[Edit] = ()
 
     @classmethod
@@ -102,7 +106,7 @@ class Planted:
         tables = [{**head, **table} for table in tables]
         first = tables[0]
         edits = [Edit(**{key: table[key] for key in ("file", "old", "new", "to") if key in table}) for table in tables]
-        keys = ("op", "model", "step", "says", "passes")
+        keys = ("op", "model", "step", "says", "passes", "nightly")
         return cls(**{key: first[key] for key in keys if key in first}, edits=edits)
 
     def pattern(self, step: str, copy: str) -> str:
@@ -125,8 +129,10 @@ class Batch(pytest.File):
         groups = {one.step.partition(":")[0] for one in self.planted.values()}
         if "models" in self._data and "op" in self._data:
             groups.add("compile")
-        for name in self.planted:
+        for name, planted in self.planted.items():
             item = Fault.from_parent(self, name=name)
+            if planted.nightly:
+                item.add_marker("nightly")
             for mark in {mark for group in groups for mark in _MARKS.get(group, _HEAVY)}:
                 item.add_marker(mark)
             yield item
@@ -136,8 +142,14 @@ class Batch(pytest.File):
         """The faults, and each operator or model without one, for each step, which must find none there."""
         head = {key: value for key, value in self._data.items() if key in HEAD}
         faults = {name: Planted.read(rows, head) for name, rows in self._data.items() if name not in HEAD}
-        steps = sorted({(one.op, one.model, one.step) for one in faults.values() if one.step != "declaration"})
-        sound = [Planted(op=op, model=model, step=step) for op, model, step in steps]
+        steps = defaultdict[tuple[str, str, str], list[bool]](list)
+        for one in faults.values():
+            if one.step != "declaration":
+                steps[one.op, one.model, one.step].append(one.nightly)
+        sound = [
+            Planted(op=op, model=model, step=step, nightly=all(nightly))
+            for (op, model, step), nightly in sorted(steps.items())
+        ]
         return faults | {f"{SOUND}{one.model or one.op}, {one.step}": one for one in sound}
 
     @cached_property

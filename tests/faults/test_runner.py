@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
 
+from docs.site.gates import HEAD
 from tests.faults.conftest import Edit, Planted, plant, problem, write_model
 from tests.support.projects import ROOT, Project
 
@@ -65,3 +69,28 @@ def test_a_model_calls_the_copy_of_its_operator(tmp_path: Path) -> None:
     found = onnx.load(tmp_path / "models/m3.onnx")
     assert [(o.domain, o.version) for o in found.opset_import] == [("", 18), ("rknn_cst_copy3", 1)]
     assert [(n.domain, n.attribute[0].f) for n in found.graph.node] == [("rknn_cst_copy3", 3.0)]
+
+
+def without_another(data: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the faults of a file that no change plants, and whose step finds none that each change plants."""
+    rows = {name: data | tables[0] for name, tables in data.items() if name not in HEAD}
+    steps = {row["step"].partition("@")[0] for row in rows.values() if "nightly" not in row}
+    return (name for name, row in rows.items() if "nightly" in row and row["step"].partition("@")[0] not in steps)
+
+
+@pytest.mark.parametrize("path", [*Path(__file__).parent.glob("*.toml")], ids=lambda path: path.stem)
+def test_each_change_plants_a_fault_of_each_step(path: Path) -> None:
+    assert [*without_another(tomllib.loads(path.read_text()))] == []
+
+
+def test_a_step_that_is_left_to_the_night_is_found() -> None:
+    data = tomllib.loads("""
+        step = "data"
+        [["a wrong value"]]
+        [["another one"]]
+        nightly = true
+        [["a crash"]]
+        step = "compile"
+        nightly = true
+    """)
+    assert [*without_another(data)] == ["a crash"]

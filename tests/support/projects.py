@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.project.paths import Paths
+from tests.support.kept import environ, keeper
 
 ROOT = Path(__file__).parents[2]
 LIMITS = "[tool.opmatrix.limits]\nseconds = 3600\n"  # of this project, and of each that tests make
@@ -66,9 +67,10 @@ def compiled_once(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Project:
-    """A copy of this project. It uses the installed opmatrix, not a copy of it."""
+    """A copy of this project. It uses the installed opmatrix, not a copy of it. `cold`: each run starts its servers."""
 
     root: Path
+    cold: bool = False
 
     @property
     def paths(self) -> Paths:
@@ -133,8 +135,10 @@ class Project:
         replace_in(self.root / path, old, new)
 
     def doit(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run doit. A project with its own pipeline/ uses the opmatrix in it."""
+        """Run doit. A project with its own pipeline/ uses the opmatrix in it, others the servers of earlier runs."""
         own = self.root / "pipeline"
+        if not (own.is_dir() or environment or self.cold) and (kept := keeper()).environ == environ():
+            return kept.run(self.root, arguments)
         path = [str(own)] if own.is_dir() else []
         path += filter(None, [(os.environ | environment).get("PYTHONPATH")])
         return subprocess.run(
