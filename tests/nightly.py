@@ -20,9 +20,12 @@ NIGHTLY = {
         "operators/test_emulated_levels.py::test_a_kernel_at_v4[group_norm]"
     ),
     "examples/test_originals.py::test_the_original_node_runs[*": "::test_an_operator_is_verified_*",
-    # Programs that measure; every change runs those of its cost and of its size.
-    "benchmarks/test_benchmarks.py::test_a_program_runs[*": "[against]",
+    # Programs that measure; every change runs that of its size.
+    "benchmarks/test_benchmarks.py::test_a_program_runs[*": "[structure]",
+    "benchmarks/test_benchmarks.py::test_other_seeds_find_red_and_weak_operators": "::test_faults_are_distinguished",
     "benchmarks/test_mistakes.py::*": "::*[compile-error]",
+    # What the matrix says of a version that it does not have; each change installs the wheel, and uses it.
+    "test_installed.py::test_a_version_between_two_rows_is_measured_in_a_project": "::test_the_project_uses_the_wheel",
     # Other versions; every change runs torch 1.13 and 2.6 (own libraries; without and with the dynamo exporter).
     "other_versions/*::*[2.0*": "other_versions/test_old_torch.py::*[1.13*",
     "other_versions/*::*[2.9*": "other_versions/test_old_torch.py::*[2.6*",
@@ -82,7 +85,6 @@ KEPT = (
     "docs/test_pages.py::*[docs/project.md]",
     "docs/test_pages.py::*[docs/check.md]",
     "docs/test_pages.py::*[docs/how-to/optional-inputs.md]",
-    "benchmarks/test_benchmarks.py::test_a_program_runs[against]",
     "benchmarks/test_benchmarks.py::test_a_program_runs[structure]",
     "benchmarks/test_mistakes.py::test_the_last_screen_names_the_mistake[compile-error]",
     "addons/bench/test_run.py::test_an_operator_and_its_peers",
