@@ -32,7 +32,7 @@ def commands() -> list[str]:
 # of its text. Here, `tox run -e deep` runs them.
 ELSEWHERE = {
     "doit probe": ("docs/how-to/new-torch-version.md", "$ ./run doit probe\n"),
-    "doit sanitize:group_norm": ("tests/operators/test_sanitize.py", '"opsets=18", "sanitize"'),
+    "doit sanitize:group_norm": ("tests/operators/test_sanitize.py", '"opsets=18", f"sanitize:{name}"'),
     "doit compat group_norm": ("docs/how-to/beyond-eager.md", "$ ./run doit compat squares\n"),
     "doit bench --row '8x512*' group_norm": ("tests/addons/bench/test_run.py", '"--budget", "0.3", "--threads", "1"'),
     "doit mutate group_norm": ("tests/addons/mutate/test_run_mutants.py", '"mutate", "--count", "6", NAME'),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,16 +59,69 @@ def test_equal_results_have_no_message() -> None:
     assert len(found.runs) == 6
 
 
-def test_a_wrong_kernel_is_named() -> None:
-    assert check(everywhere=wrong()).detail == (
-        "1 of 6 elements differs beyond rtol=0.001 atol=1e-05; worst at (1, 1): expected 5.0, got 5.5. "
-        "The reference evaluator agrees with the expected output: kernel or reference is wrong"
-    )
+BOTH, ALMOST, WRONG = (RIGHT, RIGHT), (wrong(value=5.000001),), (wrong(),)
+# What a case has, how its message begins, and how it ends.
+DETAILS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "a wrong kernel": (
+        {"everywhere": wrong()},
+        "1 of 6 elements differs beyond rtol=0.001 atol=1e-05; worst at (1, 1): expected 5.0, got 5.5. The reference ",
+        "evaluator agrees with the expected output: kernel or reference is wrong",
+    ),
+    "a model without custom nodes, whose evaluator is apart from the reference": (
+        {"everywhere": wrong(), "independent": True},
+        "1 of 6", "runs no reference.py here, and agrees with the expected output: ONNX Runtime is wrong",
+    ),
+    "a reference in float64": (
+        {"everywhere": wrong(), "judge": Judge(precision="float64")},
+        "1 of 6", ": kernel or reference (in float64) is wrong",
+    ),
+    "a dtype": (
+        {"everywhere": RIGHT.astype(np.float64)},
+        "dtype is float64, expected float32. The reference evaluator agrees with the expected", "",
+    ),
+    "a shape": ({"everywhere": RIGHT.ravel()}, "shape is (6,), expected (2, 3). ", ""),
+    "an additional output": ({"outputs": dict.fromkeys(SETTINGS, (BOTH, BOTH))}, "2 outputs, expected 1. ", ""),
+    "stale test data": (
+        {"expected": wrong()},
+        "1 of 6 elements differs beyond rtol=0.001 atol=1e-05; worst at (1, 1): expected 5.5, got 5.0",
+        "agrees with ONNX Runtime: the test data are stale or the reference has changed",
+    ),
+    "the evaluator alone": (
+        {"evaluated": wrong()}, "ONNX Runtime gives the expected output, the reference evaluator does not: 1 of 6", "",
+    ),
+    "two runs of one session": (
+        {"outputs": {"optimised": ((RIGHT,), ALMOST)}},
+        "two equal runs of one session (optimised) give different numbers: at (1, 1) 5.0, then 5", "",
+    ),
+    "two threads": ({"outputs": {"on two threads": (ALMOST, ALMOST)}}, "one thread and two give different", ""),
+    "the last digits, by an optimization": ({"outputs": {"not optimised": (ALMOST, ALMOST)}}, "", ""),
+    "an input that the kernel wrote to": (
+        {"overwritten": ("x",)}, "the kernel wrote to its input 'x'", "the kernel wrote to its input 'x'",
+    ),
+}  # fmt: skip
 
 
-def test_a_model_without_custom_nodes_has_an_evaluator_apart_from_the_reference() -> None:
-    detail = check(everywhere=wrong(), independent=True).detail
-    assert detail.endswith("runs no reference.py here, and agrees with the expected output: ONNX Runtime is wrong")
+@pytest.mark.parametrize("differs", DETAILS)
+def test_a_difference_and_what_is_wrong(differs: str) -> None:
+    given, begins, ends = DETAILS[differs]
+    detail = check(**given).detail
+    assert detail.startswith(begins) and detail.endswith(ends) and bool(detail) == bool(begins)
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [
+        ({"everywhere": wrong((0, 1), 0.0)}, "worst at (0, 1): expected nan, got 0.0. The reference"),
+        ({"everywhere": wrong((0, 1), math.inf)}, "worst at (0, 1): expected nan, got inf. The reference"),
+        ({"everywhere": wrong((0, 1), -math.inf)}, "worst at (0, 1): expected nan, got -inf. The reference"),
+        ({"everywhere": wrong(value=math.nan)}, "expected 5.0, got nan"),
+        ({"everywhere": wrong(), "evaluated": wrong(value=7.0)}, "agrees with neither"),
+        ({"outputs": {"optimised": ((RIGHT,), WRONG)}}, "(only in these runs: optimised, again)"),
+        ({"outputs": {"not optimised": (WRONG, WRONG)}}, "(only in these runs: not optimised; not optimised, again)"),
+    ],
+)
+def test_where_values_differ(given: dict[str, Any], part: str) -> None:
+    assert part in check(**given).detail
 
 
 THREE = {
@@ -90,76 +144,3 @@ def test_a_voice_between_two_others_is_alone_with_none() -> None:
     outer, other = wrong(value=5.004), wrong(value=4.996)
     found = check(everywhere=outer, expected=other, evaluated=other, vectors=(RIGHT,)).detail
     assert found.endswith("Reference and kernel disagree; the vectors (paper) agree with both")
-
-
-def test_the_precision_of_the_reference_is_named() -> None:
-    detail = check(everywhere=wrong(), judge=Judge(precision="float64")).detail
-    assert detail.endswith(": kernel or reference (in float64) is wrong")
-
-
-@pytest.mark.parametrize("value", [0.0, math.inf, -math.inf])
-def test_nan_that_became_a_number(value: float) -> None:
-    detail = check(everywhere=wrong((0, 1), value)).detail
-    assert f"worst at (0, 1): expected nan, got {value}. The reference" in detail
-
-
-def test_a_number_that_became_nan() -> None:
-    assert "expected 5.0, got nan" in check(everywhere=wrong(value=math.nan)).detail
-
-
-def test_a_wrong_dtype() -> None:
-    detail = check(everywhere=RIGHT.astype(np.float64)).detail
-    assert detail.startswith("dtype is float64, expected float32. The reference evaluator agrees with the expected")
-
-
-def test_a_wrong_shape() -> None:
-    assert check(everywhere=RIGHT.ravel()).detail.startswith("shape is (6,), expected (2, 3). ")
-
-
-def test_an_additional_output() -> None:
-    both = (RIGHT, RIGHT)
-    assert check(outputs=dict.fromkeys(SETTINGS, (both, both))).detail.startswith("2 outputs, expected 1. ")
-
-
-def test_stale_test_data_are_named() -> None:
-    detail = check(expected=wrong()).detail
-    assert "expected 5.5, got 5.0" in detail
-    assert "agrees with ONNX Runtime: the test data are stale or the reference has changed" in detail
-
-
-def test_three_different_results() -> None:
-    assert "agrees with neither" in check(everywhere=wrong(), evaluated=wrong(value=7.0)).detail
-
-
-def test_a_model_that_only_the_reference_evaluator_gets_wrong() -> None:
-    detail = check(evaluated=wrong()).detail
-    assert detail.startswith("ONNX Runtime gives the expected output, the reference evaluator does not: 1 of 6")
-
-
-def test_a_result_that_is_wrong_only_in_the_second_run() -> None:
-    detail = check(outputs={"optimised": ((RIGHT,), (wrong(),))}).detail
-    assert "(only in these runs: optimised, again)" in detail
-
-
-def test_a_result_that_is_wrong_only_in_one_optimization_setting() -> None:
-    detail = check(outputs={"not optimised": ((wrong(),), (wrong(),))}).detail
-    assert "(only in these runs: not optimised; not optimised, again)" in detail
-
-
-def test_a_second_run_that_differs_within_the_tolerance() -> None:
-    detail = check(outputs={"optimised": ((RIGHT,), (wrong(value=5.000001),))}).detail
-    assert detail.startswith("two equal runs of one session (optimised) give different numbers: at (1, 1) 5.0, then 5")
-
-
-def test_two_threads_that_differ_within_the_tolerance() -> None:
-    almost = (wrong(value=5.000001),)
-    assert check(outputs={"on two threads": (almost, almost)}).detail.startswith("one thread and two give different")
-
-
-def test_optimization_may_change_the_last_digits() -> None:
-    almost = (wrong(value=5.000001),)
-    assert check(outputs={"not optimised": (almost, almost)}).detail == ""
-
-
-def test_an_input_that_the_kernel_wrote_to() -> None:
-    assert check(overwritten=("x",)).detail == "the kernel wrote to its input 'x'"
