@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -24,8 +25,20 @@ CASES = "from tests.support import double\n\n{}\nMODELS = double.OPERATOR.models
 REFERENCE = double.REFERENCE.replace("double", "twice")
 
 
-def printed(root: Path, monkeypatch: pytest.MonkeyPatch, stage: str = "data", **files: str) -> str:
-    """Return what a stage prints that is run by hand, in a fork, with lines of its own in some files."""
+@pytest.fixture(scope="module", autouse=True)
+def recorded() -> Iterator[None]:
+    """Record the modules of this process once, as a server does for all its steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judging_code, "_record", judging_code._Record())
+        judging_code.record()
+        yield
+
+
+def printed(
+    root: Path, monkeypatch: pytest.MonkeyPatch, stage: str = "data", *, anew: bool = False, **files: str
+) -> str:
+    """Return what a stage prints in a fork, with lines of its own in some files. `anew`: it is run by hand, and records
+    the modules itself."""
     texts = {"spec": SPEC, "cases": CASES, "reference": "\n\n{}\n" + REFERENCE}
     write_files(
         root,
@@ -36,15 +49,16 @@ def printed(root: Path, monkeypatch: pytest.MonkeyPatch, stage: str = "data", **
     monkeypatch.chdir(root)
     monkeypatch.syspath_prepend(root)
     output = root / "printed"
-    assert not forked(partial(_run, stage), output)
+    assert not forked(partial(_run, stage, anew=anew), output)
     # What several modules have is called as in one of them.
     found = re.sub(r"opmatrix\.[\w.]+\.EXACT\b", "opmatrix.data.compare.EXACT", output.read_text())
     return re.sub(r"opmatrix\.[\w.]+\.read\.__kw", "opmatrix.data.dataset.read.__kw", found)
 
 
-def _run(stage: str) -> None:
+def _run(stage: str, *, anew: bool) -> None:
     sys.stderr = sys.stdout
-    judging_code._record = judging_code._Record()  # as in a process that ran no other test
+    if anew:
+        judging_code._record = judging_code._Record()
     print("exit code", stages.main(["report", "--checked"] if stage == "report" else [stage, "twice"]))
 
 
@@ -214,7 +228,7 @@ def test_a_change_of_what_reports(file: str, tmp_path: Path, monkeypatch: pytest
     """Another process reports then, so that the report has the other operators."""
     lines = "import opmatrix.records.verdict as v\nv.read = lambda path: None"
     monkeypatch.setattr(stages.reexec, "again", lambda arguments: print("again:", *arguments))
-    found = printed(tmp_path, monkeypatch, "report", **{file: lines})
+    found = printed(tmp_path, monkeypatch, "report", anew=True, **{file: lines})
     assert "again: report" in found and "--checked" not in found
     assert f"ops/twice/{file}.py:4: replaces opmatrix.records.verdict.read{REMEDY}" in found, found
     assert not (tmp_path / "build/report").exists()
@@ -251,7 +265,7 @@ def test_a_change_in_a_module_that_only_a_failure_needs(tmp_path: Path, monkeypa
     monkeypatch.delitem(sys.modules, "opmatrix.judge.case_facts", raising=False)
     monkeypatch.delattr("opmatrix.judge.case_facts", raising=False)
     late = "import opmatrix.judge.case_facts as f\nf.of_cases = lambda *a, **k: {}"
-    found = printed(tmp_path, monkeypatch, cases=late)
+    found = printed(tmp_path, monkeypatch, anew=True, cases=late)
     assert f"ops/twice/cases.py:4: replaces opmatrix.judge.case_facts.of_cases{REMEDY}" in found
 
 
@@ -284,5 +298,5 @@ def test_it_is_found_without_the_versions_of_dictionaries(
     """As in CPython 3.14, which has none."""
     monkeypatch.setattr(judging_code, "has_tags", lambda: False)
     lines, name = CHANGES[change]
-    found = printed(tmp_path, monkeypatch, cases=lines)
+    found = printed(tmp_path, monkeypatch, anew=True, cases=lines)
     assert f" {name}{REMEDY}" in found
