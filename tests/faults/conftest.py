@@ -170,9 +170,10 @@ class Batch(pytest.File):
                 sound = [name for name in self.planted if name.startswith(SOUND)]
                 return self._of_check(project, source, [*dict.fromkeys([*asked, *sound])])
             copies, said = dict[str, str](), dict[str, Sequence[tuple[str, str]]]()
-            for number, fault in enumerate(asked):
+            numbers = {fault: number for number, fault in enumerate(self.planted)}  # what is drawn depends on the name
+            for fault in asked:
                 try:
-                    copies[fault] = plant(self.planted[fault], source, project, number)
+                    copies[fault] = plant(self.planted[fault], source, project, numbers[fault])
                 except AssertionError as error:
                     said[fault] = [("the edit", str(error))]
             tasks = {task for fault, copy in copies.items() for task in self.planted[fault].tasks(copy)}
