@@ -135,9 +135,11 @@ class Project:
         replace_in(self.root / path, old, new)
 
     def doit(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run doit. A project with its own pipeline/ uses the opmatrix in it, others the servers of earlier runs."""
+        """Run doit, with the servers of earlier runs, unless the project has its own pipeline/, which is used then, or
+        environments of other versions."""
         own = self.root / "pipeline"
-        if not (own.is_dir() or environment or self.cold) and (kept := keeper()).environ == environ():
+        cold = self.cold or environment or own.is_dir() or (self.root / ".venv-matrix").is_dir()
+        if not cold and (kept := keeper()).environ == environ():
             return kept.run(self.root, arguments)
         path = [str(own)] if own.is_dir() else []
         path += filter(None, [(os.environ | environment).get("PYTHONPATH")])
