@@ -84,7 +84,8 @@ DETAILS: dict[str, tuple[dict[str, Any], str, str]] = {
     "stale test data": (
         {"expected": wrong()},
         "1 of 6 elements differs beyond rtol=0.001 atol=1e-05; worst at (1, 1): expected 5.5, got 5.0. The reference "
-        "evaluator agrees with ONNX Runtime: the test data are stale or the reference has changed (python -m ", "export)",
+        "evaluator agrees with ONNX Runtime: the test data are stale or the reference has changed (python -m ",
+        "export)",
     ),
     "the evaluator alone": (
         {"evaluated": wrong()}, "ONNX Runtime gives the expected output, the reference evaluator does not: 1 of 6", "",
