@@ -1,7 +1,8 @@
 """Which tests run each night instead of for each change: `tox run -m nightly`. Each rarely fails, and takes long.
 
 A pattern names tests as pytest prints them, without "tests/". With each is a test of the same kind that every change
-runs, one of KEPT or one that no pattern names: "[...]" is one of the same function, "::..." one of the same file.
+runs, one of KEPT or one that no pattern names: "[...]" is one of the same function, "::..." one of the same file. The
+rows of tests/faults that run each night have ``nightly = true``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NIGHTLY = {
     "benchmarks/test_benchmarks.py::test_a_program_runs[*": "[structure]",
     "benchmarks/test_benchmarks.py::test_other_seeds_find_red_and_weak_operators": "::test_faults_are_distinguished",
     "benchmarks/test_mistakes.py::*": "::*[compile-error]",
-    # What the matrix says of a version that it does not have; each change installs the wheel, and uses it.
+    # A version between two rows of the matrix; each change installs the wheel and uses it.
     "test_installed.py::test_a_version_between_two_rows_is_measured_in_a_project": "::test_the_project_uses_the_wheel",
     # Other versions; every change runs torch 1.13 and 2.6 (own libraries; without and with the dynamo exporter).
     "other_versions/*::*[2.0*": "other_versions/test_old_torch.py::*[1.13*",

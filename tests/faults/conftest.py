@@ -153,6 +153,11 @@ class Batch(pytest.File):
         return faults | {f"{SOUND}{one.model or one.op}, {one.step}": one for one in sound}
 
     @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        """The number of each copy, whatever faults are asked for: what a search draws depends on the name of a copy."""
+        return {fault: number for number, fault in enumerate(self.planted)}
+
+    @cached_property
     def _data(self) -> Mapping[str, Any]:
         return tomllib.loads(self.path.read_text())
 
@@ -170,10 +175,9 @@ class Batch(pytest.File):
                 sound = [name for name in self.planted if name.startswith(SOUND)]
                 return self._of_check(project, source, [*dict.fromkeys([*asked, *sound])])
             copies, said = dict[str, str](), dict[str, Sequence[tuple[str, str]]]()
-            numbers = {fault: number for number, fault in enumerate(self.planted)}  # what is drawn depends on the name
             for fault in asked:
                 try:
-                    copies[fault] = plant(self.planted[fault], source, project, numbers[fault])
+                    copies[fault] = plant(self.planted[fault], source, project, self._numbers[fault])
                 except AssertionError as error:
                     said[fault] = [("the edit", str(error))]
             tasks = {task for fault, copy in copies.items() for task in self.planted[fault].tasks(copy)}
@@ -210,8 +214,8 @@ class Batch(pytest.File):
     ) -> Mapping[str, Sequence[tuple[str, str]]]:
         """Return what `doit check` prints about each fault's model, unless it is right: its line and its findings."""
         names, said = dict[str, str](), dict[str, Sequence[tuple[str, str]]]()
-        for number, fault in enumerate(asked):
-            planted = self.planted[fault]
+        for fault in asked:
+            planted, number = self.planted[fault], self._numbers[fault]
             try:
                 names[fault] = write_model(self._data["models"][planted.model], planted, source, project, number)
             except (AssertionError, parser.ParseError) as error:

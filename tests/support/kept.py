@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -56,11 +57,16 @@ class Keeper:
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
             ends = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, errors)]
             assert self._process.stdin and self._process.stdout
-            print(json.dumps([str(root), arguments, ends]), file=self._process.stdin, flush=True)
-            code = json.loads(self._process.stdout.readline())
+            with suppress(BrokenPipeError):  # it has ended, and answers nothing
+                print(json.dumps([str(root), arguments, ends]), file=self._process.stdin, flush=True)
+            answer = self._process.stdout.readline()
             out.seek(0)
             errors.seek(0)
-            return subprocess.CompletedProcess(["doit", *arguments], code, out.read(), errors.read())
+            printed = out.read(), errors.read()
+            if not answer:
+                keeper.cache_clear()  # other tests get another process
+                raise RuntimeError(f"the process that keeps servers has ended:\n{''.join(printed)}")
+            return subprocess.CompletedProcess(["doit", *arguments], int(answer), *printed)
 
 
 keeper = cache(Keeper)
@@ -95,12 +101,9 @@ def _main(requests: IO[str], answers: IO[str]) -> None:
             servers.leave()
             _run(Resident(theirs), *json.loads(request))
         theirs.close()
-        with ours:
-            try:
-                while True:
-                    servers.answer(ours)
-            except ConnectionError:
-                pass
+        with ours, suppress(ConnectionError):  # the run has ended
+            while True:
+                servers.answer(ours)
         print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), file=answers, flush=True)
     servers.close()
 

@@ -67,10 +67,9 @@ def compiled_once(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Project:
-    """A copy of this project. It uses the installed opmatrix, not a copy of it. `cold`: each run starts its servers."""
+    """A copy of this project. It uses the installed opmatrix, not a copy of it."""
 
     root: Path
-    cold: bool = False
 
     @property
     def paths(self) -> Paths:
@@ -135,11 +134,11 @@ class Project:
         replace_in(self.root / path, old, new)
 
     def doit(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run doit, with the servers of earlier runs, unless the project has its own pipeline/, which is used then, or
-        environments of other versions."""
+        """Run doit, with the servers of earlier runs, unless variables differ, or the project has environments of other
+        versions, or its own pipeline/, which is used then."""
         own = self.root / "pipeline"
-        cold = self.cold or environment or own.is_dir() or (self.root / ".venv-matrix").is_dir()
-        if not cold and (kept := keeper()).environ == environ():
+        apart = environment or own.is_dir() or (self.root / ".venv-matrix").is_dir()
+        if not apart and (kept := keeper()).environ == environ():
             return kept.run(self.root, arguments)
         path = [str(own)] if own.is_dir() else []
         path += filter(None, [(os.environ | environment).get("PYTHONPATH")])
