@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.nightly import is_nightly
+from tests.support.kept import environ
 
 # Files whose tests share nothing, so that several processes may run them.
 INDEPENDENT = (
@@ -101,6 +102,18 @@ def root() -> Path:
 def torch() -> Any:
     """Return torch, so that modules do not import it when they are collected."""
     return import_module("torch")
+
+
+@pytest.fixture(autouse=True)
+def variables() -> Iterator[None]:
+    """Undo what a test has changed in the environment of its process: stages set variables of their own process."""
+    before = environ()
+    yield
+    for name in environ().keys() | before:
+        if name in before:
+            os.environ[name] = before[name]
+        else:
+            del os.environ[name]
 
 
 @pytest.fixture(autouse=True)
