@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ INDEPENDENT = (
 # Files whose tests build this checkout, one after the other.
 OF_CHECKOUT = ("tests/operators/test_cells.py", "tests/test_readme.py")
 ROOT = Path(__file__).resolve().parent.parent
+VARIABLES = pytest.StashKey[Mapping[str, str]]()  # of the process, before its first test
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,6 +44,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _place(item: pytest.Item) -> int:
     return 0 if item.nodeid.startswith(INDEPENDENT) else 1 if item.get_closest_marker("slow") else 2
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    session.stash[VARIABLES] = environ()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Undo what the tests of a file have changed in the variables of their process: stages and torch set some."""
+    result = yield
+    if nextitem and nextitem.path != item.path:
+        before = item.session.stash[VARIABLES]
+        for name in environ().keys() - before:
+            del os.environ[name]
+        os.environ.update(before)
+    return result
 
 
 class Groups(LoadScopeScheduling):
@@ -102,18 +119,6 @@ def root() -> Path:
 def torch() -> Any:
     """Return torch, so that modules do not import it when they are collected."""
     return import_module("torch")
-
-
-@pytest.fixture(autouse=True)
-def variables() -> Iterator[None]:
-    """Undo what a test has changed in the environment of its process: stages set variables of their own process."""
-    before = environ()
-    yield
-    for name in environ().keys() | before:
-        if name in before:
-            os.environ[name] = before[name]
-        else:
-            del os.environ[name]
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,16 @@
-"""Names and output from a model, a schema or a process are printed with escaped control characters, and shortened."""
+"""Names and output from a model, a schema or a process are printed with escaped control characters, and shortened. The
+terminal of tests shows what a real one shows. Each text file is read and written in an encoding that the code names,
+wherever ruff infers no type for PLW1514.
+"""
 
 from __future__ import annotations
 
+import ast
 import io
-from collections.abc import Mapping
+import select
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +29,8 @@ from opmatrix.records.step import Step
 from opmatrix.records.verdict import CaseResult, Verdict
 from opmatrix.report import markdown, terminal
 from opmatrix.report.report_json import document
+from tests.incremental.conftest import wait_for
+from tests.support import screen
 
 EVIL = "Evil\x1b]0;pwned\x07\x1b[2J\u202e\x9b2K"
 SHOWN = r"Evil\x1b]0;pwned\x07\x1b[2J\u202e\x9b2K"
@@ -128,3 +136,76 @@ def test_the_summary() -> None:
     found = [failed(EVIL)]
     text = markdown.render(document(found, environments), found)
     assert SHOWN in text and "\x1b" not in text and "\u202e" not in text
+
+
+def test_the_last_screen_and_what_scrolled_off(tmp_path: Path) -> None:
+    seen = screen.run(["sh", "-c", "seq 1 100; exit 3"], cwd=tmp_path)
+    assert seen.code == 3
+    assert seen.screen == (*map(str, range(78, 101)), ""), "the cursor is in the last line"
+    assert seen.lines == tuple(map(str, range(1, 101)))
+    assert seen.first("^42$") == 42
+
+
+def test_the_terminal_wraps_a_long_line_and_its_text_stays_whole(tmp_path: Path) -> None:
+    seen = screen.run(["sh", "-c", f"printf '\\033[31m{'x' * 100}\\033[0m\\n'; tput cols"], cwd=tmp_path)
+    assert seen.lines == ("x" * 80, "x" * 20, "80")
+    assert seen.text.splitlines()[0] == "x" * 100
+
+
+def test_a_line_that_is_written_over(tmp_path: Path) -> None:
+    seen = screen.run(["sh", "-c", "printf 'progress\\r\\033[2Kdone\\n'"], cwd=tmp_path)
+    assert seen.lines == ("done",)
+
+
+def test_a_command_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def select_later(*arguments: Any) -> Any:
+        wait_for((tmp_path / "printed").exists)
+        return select.select(*arguments)
+
+    monkeypatch.setattr(screen, "select", SimpleNamespace(select=select_later))
+    with pytest.raises(TimeoutError, match="it printed:\nhello"):
+        screen.run(["sh", "-c", "echo hello; touch printed; sleep 1000"], cwd=tmp_path, seconds=0.1)
+
+
+PIPELINE = Path(__file__).parents[1] / "pipeline"
+# The place of the mode among the arguments, by the function; other functions of these modules open no text.
+MODES = {"open": 1, "os.fdopen": 1, "io.open": 1, ".open": 0, ".read_text": None, ".write_text": None}
+OTHERS = ("os.", "tarfile.", "zipfile.", "webbrowser.")
+
+
+def without_encoding(source: str) -> Iterator[int]:
+    """Yield the lines of a source that open a text file in the encoding of the locale."""
+    for call in ast.walk(ast.parse(source)):
+        if not isinstance(call, ast.Call) or {"encoding", None} & {k.arg for k in call.keywords}:
+            continue
+        called = ast.unparse(call.func)
+        name = called if called in MODES else "" if called.startswith(OTHERS) else f".{called.rpartition('.')[2]}"
+        if name not in MODES or (name != called and "." not in called):
+            continue
+        place = MODES[name]
+        given = [k.value for k in call.keywords if k.arg == "mode"] + call.args[place:][:1] if place is not None else []
+        if not (given and isinstance(given[0], ast.Constant) and "b" in str(given[0].value)):
+            yield call.lineno
+
+
+@pytest.mark.parametrize("path", sorted(PIPELINE.rglob("*.py")), ids=lambda path: str(path.relative_to(PIPELINE)))
+def test_each_text_file_has_an_encoding(path: Path) -> None:
+    found = [*without_encoding(path.read_text(encoding="utf-8"))]
+    assert not found, f'{path}: lines {found}: add encoding="utf-8"'
+
+
+FOUND = [
+    "path.read_text()", "(a / 'b').read_text(errors='replace')", "path.write_text(text)", "path.open()",
+    "path.open('a')", "path.open(mode='w')", "open(name)", "open(name, 'w')", "open(name, mode)", "os.fdopen(1, 'w')",
+    "f(x).y.open(buffering=1)",
+]  # fmt: skip
+NOT = [
+    "path.read_text(encoding='utf-8')", "path.read_bytes()", "path.open('rb')", "path.open(mode='wb')",
+    "open(name, 'rb')", "open(name, encoding='ascii')", "os.open(name, 0)", "os.fdopen(0, 'rb')",
+    "tarfile.open(name)", "path.write_text(text, **options)", "write_text(path, text)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", [*FOUND, *NOT])
+def test_what_the_check_finds(call: str) -> None:
+    assert [*without_encoding(f"x = 1\n{call}")] == ([2] if call in FOUND else [])

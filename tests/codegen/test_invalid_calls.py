@@ -1,9 +1,10 @@
 """Every operator, called as its declaration forbids: it reports operator, argument and value, and the process survives.
 
 `opmatrix.search.invalid_calls` derives wrong calls from the declaration: dtype, rank and size of each input, value of
-each attribute. This module adds calls with one input too many or too few. The table below has calls that only a
-kernel refuses; group_norm and nms have further tests in this folder. A child process calls each operator, and must not
-die.
+each attribute. This module adds calls with one input too many or too few. The table below has calls that only a kernel
+refuses; group_norm and nms have further tests in this folder. A child process calls each operator, and must not die.
+
+Sizes that a declaration computes: both bindings and the fake kernel agree with Python, and none is negative.
 """
 
 from __future__ import annotations
@@ -310,3 +311,75 @@ def test_a_call_that_is_refused_as_it_stands_proves_nothing(monkeypatch: pytest.
     monkeypatch.setattr(torch_calls, "call", refusing)
     with pytest.raises(RegisterError, match=f"^group_norm in torch {why}planted$"):
         torch_calls.results(operator, refusing)
+
+
+SPEC = '''
+from opmatrix.spec import Dims, Input, OnnxOp, OpSpec, Output, Tolerance, TorchOp
+
+SPEC = OpSpec(
+    name="windows",
+    summary="Windows of three, two apart.",
+    torch=TorchOp(name="test::windows"),
+    onnx=OnnxOp(domain="test.windows", op_type="Windows"),
+    inputs=(Input(name="x", type="float32", dims=("N", "M")),),
+    outputs=(Output(name="y", type="float32", shape=Dims(dims=("(N - 3) // 2 + 1", "2*M"))),),
+    tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}},
+    kernel="""
+#pragma once
+#include "opmatrix/tensor_view.h"
+namespace opmatrix::windows {
+inline void windows(TensorView<const float>, TensorView<float> y) {
+  for (std::int64_t i = 0; i < y.numel(); ++i) y.data[i] = 1;
+}
+}  // namespace opmatrix::windows
+""",
+)
+'''
+CASES = """
+from opmatrix.spec import Case, Model, Random
+
+MODELS = (Model(name="plain", cases=(Case(name="plain", inputs={"x": Random(shape=(5, 2))}),)),)
+"""
+SHAPES = {(5, 2): (2, 4), (4, 1): (1, 2), (3, 0): (1, 0), (2, 3): (0, 6), (1, 3): (0, 6)}
+TOO_SMALL = "windows: y would have the shape (-1, 4); its inputs are too small"
+
+
+def test_negative_sizes_are_refused(tmp_path: Path) -> None:
+    paths = copy_project(tmp_path)
+    paths.op("windows").mkdir()
+    paths.spec("windows").write_text(SPEC)
+    paths.cases("windows").write_text(CASES)
+    operator = build(paths, "windows")
+    call = valid_call(operator)
+
+    def of(*shape: int) -> Any:
+        return replace(call, inputs=(np.zeros(shape, np.float32),))
+
+    def in_torch() -> None:
+        import torch
+
+        from opmatrix.export.generated_modules import load_generated
+        from opmatrix.torch_checks.invalid_calls import call as called
+        from opmatrix.torch_ops import load
+
+        loaded = load.load(paths, operator)
+        fake = load_generated(paths, "windows").fake.fake
+        for shape, wanted in SHAPES.items():
+            assert tuple(called(operator, loaded.overload, of(*shape)).shape) == wanted
+            assert tuple(fake(torch.zeros(shape)).shape) == wanted
+        with pytest.raises(RuntimeError) as caught:
+            called(operator, loaded.overload, of(0, 2))
+        assert str(caught.value) == TOO_SMALL
+
+    def in_onnx_runtime() -> None:
+        from opmatrix.ort_checks.fuzz import Fuzz
+        from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
+
+        fuzz = Fuzz(operator, OrtSessions(paths.ort_library("windows")))
+        for shape, wanted in SHAPES.items():
+            assert fuzz.run(of(*shape))[0].shape == wanted
+        with pytest.raises(RefusedError, match="windows: y would have the shape"):
+            fuzz.run(of(0, 2))
+
+    assert forked(in_torch, tmp_path / "output") == ""
+    assert forked(in_onnx_runtime, tmp_path / "output") == ""

@@ -1,18 +1,34 @@
-"""Arrays made from the tensors of a case."""
+"""Arrays made from the tensors of a case. Which results are equal, and the message for a difference. Strings in test
+data: random and drawn ones, files, comparisons, references, and cases that prove nothing.
+"""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from opmatrix.basics.errors import DataError
+from opmatrix.data import arrays, dataset, write_data
 from opmatrix.data.arrays import array, dtype_name, numpy_dtype, seed_of
+from opmatrix.data.case_arrays import case_arrays
+from opmatrix.data.compare import EXACT, Comparison, compare, same_bytes
+from opmatrix.data.dataset import DataSet
+from opmatrix.declaration.load import Operator, load_operator
+from opmatrix.judge import cases
+from opmatrix.judge.message import mismatch
 from opmatrix.project.dtypes import DTYPES
+from opmatrix.project.paths import Paths
+from opmatrix.search import draw_models
 from opmatrix.search.draw_values import few
-from opmatrix.spec import DType, Nested, Random, Tensor, Values
+from opmatrix.search.invalid_calls import invalid_calls
+from opmatrix.spec import Case, DType, Model, Nested, Random, Tensor, Tolerance, Values
+from tests.support.projects import ROOT, with_reference
+from tests.support.specs import declare
 
 SEED = "op/case/x"
 
@@ -123,3 +139,208 @@ def test_each_value_that_ties_are_drawn_of_fits_its_dtype(dtype: DType) -> None:
     """float8_e4m3fn has no infinity: a new operator with such an input, `doit new --from-onnx`, failed."""
     values = few(SimpleNamespace(numbers=(0.5, 300.0, 1e39)), dtype)  # type: ignore[arg-type]  # what it takes of a frame
     assert make(Values(values=tuple(values)), dtype).shape == (len(values),)
+
+
+LOOSE = Tolerance(rtol=1e-3, atol=1e-5)
+FLOATS: tuple[DType, ...] = ("float16", "bfloat16", "float32", "float64")
+NAN, INF = math.nan, math.inf
+
+
+def check(actual: Any, expected: Any, dtype: DType = "float32", tolerance: Tolerance = LOOSE) -> Comparison:
+    a, e = np.array(actual, numpy_dtype(dtype)), np.array(expected, numpy_dtype(dtype))
+    return compare(a, e, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_special_values_equal_themselves(dtype: DType) -> None:
+    found = check([NAN, INF, -INF, 0.0, 1.0], [NAN, INF, -INF, -0.0, 1.0], dtype, EXACT)
+    assert found.ok
+    assert (found.error, found.ulp, found.tolerance_used) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    ("actual", "expected"), [(1.0, NAN), (NAN, 1.0), (INF, -INF), (INF, NAN), (1.0, INF), (INF, 1.0), (0.0, NAN)]
+)
+def test_a_special_value_equals_nothing_else(actual: float, expected: float, dtype: DType) -> None:
+    found = check([2.0, actual], [2.0, expected], dtype, Tolerance(rtol=1e9, atol=1e9))
+    assert not found.ok
+    assert found.worst == (1,)
+    assert found.error == found.tolerance_used == INF
+
+
+def test_the_limit_is_numpys_and_inclusive() -> None:
+    within = check([1.5, 0.25], [1.0, 0.0], tolerance=Tolerance(rtol=0.25, atol=0.25))
+    assert within.ok
+    assert within.tolerance_used == 1.0
+    assert not check([1.625], [1.0], tolerance=Tolerance(rtol=0.25, atol=0.25)).ok
+
+
+@pytest.mark.parametrize(
+    ("dtype", "ulp"), [("float16", 2.0**-10), ("bfloat16", 2.0**-7), ("float8_e4m3fn", 2.0**-3), ("float32", 2.0**-23)]
+)
+def test_ulp_are_those_of_the_dtype(dtype: DType, ulp: float) -> None:
+    found = check([1 + 3 * ulp, 0.0], [1.0, 0.0], dtype)
+    assert found.ulp == 3
+    assert found.error == 3 * ulp
+
+
+def test_an_error_larger_than_all_ulp() -> None:
+    found = check([1e300], [1e-300], "float64")  # NumPy warns about nothing
+    assert (found.error, found.ulp) == (1e300, INF)
+
+
+def test_zero_has_no_ulp() -> None:
+    assert check([1e-6], [0.0]).ulp == 0
+
+
+def test_the_message_names_the_worst_element() -> None:
+    expected = np.full((4, 16), 0.1243, np.float32)
+    actual = expected.copy()
+    actual[0, 17 - 16], actual[3, 2], actual[1, 1] = 0.125, 0.1244999, 0.12430001
+    found = compare(actual, expected, tolerance=LOOSE)
+    assert str(found) == (
+        "2 of 64 elements differ beyond rtol=0.001 atol=1e-05; worst at (0, 1): expected 0.1243, got 0.125"
+    )
+    assert mismatch("op-custom-case@cell", found, replay="do it") == f"op-custom-case@cell: {found}. Replay: do it"
+
+
+def test_one_of_many_elements_differs() -> None:
+    assert str(check([1.0, 3.0], [1.0, 2.0])).startswith("1 of 2 elements differs beyond")
+
+
+@pytest.mark.parametrize("value", [2**53, 2**63 - 2, -(2**63)])
+def test_wide_integers_are_compared_exactly(value: int) -> None:
+    found = compare(np.array([value + 1]), np.array([value]), tolerance=EXACT)
+    assert found.differing == 1
+    assert found.error == found.ulp == 1
+    assert compare(np.array([value + 1]), np.array([value]), tolerance=Tolerance(rtol=0.0, atol=1.0)).ok
+
+
+def test_unsigned_integers_do_not_wrap() -> None:
+    assert check([0], [2**64 - 1], "uint64", EXACT).error == pytest.approx(2.0**64)
+
+
+def test_bools_and_strings() -> None:
+    assert check([True, False], [True, False], "bool", EXACT).ok
+    assert check(True, False, "bool", EXACT).worst == ()
+    found = check(["a", "b"], ["a", "c"], "string", EXACT)
+    assert "expected 'c', got 'b'" in str(found)
+    assert check(["a"], ["".join(["a"])], "string", EXACT).ok
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 0, 3)])
+def test_empty_arrays_with_equal_shapes_are_equal(shape: tuple[int, ...]) -> None:
+    assert compare(np.zeros(shape), np.zeros(shape), tolerance=EXACT).ok
+    assert compare(np.zeros(shape), np.zeros((*shape, 1)), tolerance=EXACT).problem.startswith("shape is")
+
+
+def test_dtype_and_shape_are_compared_first() -> None:
+    one = np.ones((1, 2), np.float32)
+    assert str(compare(one.astype(np.float64), one, tolerance=LOOSE)) == "dtype is float64, expected float32"
+    assert str(compare(one.ravel(), one, tolerance=LOOSE)) == "shape is (2,), expected (1, 2)"
+    assert not compare(one.ravel(), one, tolerance=LOOSE).ok
+
+
+PROJECT = Paths(ROOT / "tests/projects/strings")
+HARD = ["a\0b", "a\0", "\0", "", "ä€😀", "x" * 300]
+SPEC = declare("upper(x: string) -> y: string like x", onnx="test::Upper", summary="Strings in upper case.")
+UPPER = "import numpy as np\n\n\ndef upper(x):\n    return {}\n"
+RIGHT = "np.array([v.upper() for v in x.ravel()], object).reshape(x.shape)"
+
+
+def text(*values: str) -> arrays.Array:
+    return np.array(values, object)
+
+
+def operator(*cases: Values | Random) -> Operator:
+    made = tuple(Case(name=f"case_{n}", inputs={"x": tensor}) for n, tensor in enumerate(cases))
+    return Operator(spec=SPEC, models=(Model(name="one", cases=made),))
+
+
+def checked(root: Path, of: Operator, reference: str = RIGHT) -> None:
+    paths = with_reference(root, "upper", UPPER.format(reference))
+    write_data.run(paths, of)
+    cases.run(paths, of)
+
+
+def test_random_strings_are_short_and_of_several_bytes() -> None:
+    found = arrays.array(Random(shape=(30, 20)), "string", seed_of="a/b/c")
+    assert found.dtype == object and found.shape == (30, 20)
+    flat = found.ravel().tolist()
+    assert {len(value) for value in flat} == {*range(9)}
+    assert {len(letter.encode()) for value in flat for letter in value} == {1, 2, 3, 4}
+    assert arrays.array(Random(shape=(0, 3)), "string", seed_of="a").shape == (0, 3)
+    assert arrays.array(Random(shape=()), "string", seed_of="a").shape == ()
+
+
+def test_a_string_that_utf8_cannot_hold_is_refused() -> None:
+    with pytest.raises(DataError, match=r"'\\ud800' is not a string of ONNX: UTF-8 cannot encode it"):
+        arrays.array(Values(values=("a", "\ud800")), "string", seed_of="a")
+
+
+def test_a_data_set_keeps_every_string(tmp_path: Path) -> None:
+    """onnx.numpy_helper drops the NULs at the end of a string."""
+    written = DataSet(inputs={"x": text(*HARD).reshape(2, 3)}, outputs={"y": text()})
+    dataset.write(tmp_path / "set", written)
+    found = dataset.read(tmp_path / "set")
+    assert found.inputs["x"].tolist() == written.inputs["x"].tolist()
+    assert found.outputs["y"].dtype == object and found.outputs["y"].shape == (0,)
+
+
+def test_strings_are_compared_by_value() -> None:
+    same = text(*("".join(list(value)) for value in HARD))
+    assert same_bytes(same, text(*HARD)) and compare(same, text(*HARD), tolerance=EXACT).ok
+    found = compare(text("a", "b"), text("a", "b\0"), tolerance=Tolerance(rtol=1.0, atol=1.0))
+    assert str(found).endswith(r"worst at (1,): expected 'b\x00', got 'b'") and found.differing == 1
+    assert not same_bytes(text("a"), text("b"))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "reference", "message"),
+    [
+        ((Values(values=("", "")),), RIGHT, "output 'y' is an empty string everywhere in case case_0"),
+        ((Values(values=("A", "B")),), RIGHT, "output 'y' equals input 'x' within rtol=0 atol=0 in case case_0"),
+        ((Values(values=("a", "b")),), "np.full(x.shape, 'c', object)",
+         "no case distinguishes input 'x' from empty strings and strings of one letter"),
+    ],
+    ids=["empty", "copy", "ignored"],
+)  # fmt: skip
+def test_cases_that_prove_nothing(tensors: tuple[Values, ...], reference: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        checked(tmp_path, operator(*tensors), reference)
+    assert message in str(caught.value)
+
+
+def test_cases_that_prove_something(tmp_path: Path) -> None:
+    checked(tmp_path, operator(Values(values=("a", "B"))))
+
+
+def test_every_kind_of_string_is_drawn(tmp_path: Path) -> None:
+    found = load_operator(PROJECT, "join_texts")
+    drawn = draw_models.collect(found, examples=200, home=tmp_path)
+    given = [array for model in drawn for array in case_arrays(found.spec, model, model.cases[0])]
+    flat = [value for array in given for value in array.ravel().tolist()]
+    kinds = {
+        "empty": any(value == "" for value in flat),
+        "an embedded NUL": any("\0" in value.strip("\0") for value in flat),
+        "a NUL at the end": any(value.endswith("\0") for value in flat),
+        "four bytes": any("😀" in value for value in flat),
+        "a combining character": any("\u0301" in value for value in flat),
+        "long": any(len(value) > 400 for value in flat),
+        "of a case": any("b\0c" in value for value in flat),
+        "a scalar": any(array.shape == () for array in given),
+        "no elements": any(array.size == 0 and array.ndim > 1 for array in given),
+        "many": any(array.size > 1000 for array in given),
+    }
+    assert [kind for kind, there in kinds.items() if not there] == []
+
+
+def test_another_dtype_in_place_of_strings_and_strings_in_place_of_numbers() -> None:
+    made = load_operator(PROJECT, "fill_empty")
+    found = [(str(one), one.call.inputs) for one in invalid_calls(made)]
+    dtypes = [shown for shown, _ in found if shown.startswith("dtype")]
+    assert dtypes == ["dtype of x: float16", "dtype of x: int32", "dtype of other: float16", "dtype of other: int32",
+                      "dtype of other: string"]  # fmt: skip
+    strings = next(inputs for shown, inputs in found if shown == "dtype of other: string")
+    assert strings[1] is not None and not isinstance(strings[1], tuple) and strings[1].tolist() == ["1"]

@@ -1,19 +1,48 @@
-"""Which cases the parts of register use that start the exporters."""
+"""Which cases the parts of register use that start the exporters. Placeholders of new operators that are still to be
+filled in. `OpSpec.elementwise`: declarations with one shape can have it, and others cannot.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from opmatrix.basics.errors import DistError
 from opmatrix.data.case_arrays import case_arrays, described, small_and_finite
 from opmatrix.declaration.load import Operator, load_operators
 from opmatrix.declaration.models import sampled, samples, shaped
+from opmatrix.declaration.source_files import reminder, require_filled
+from opmatrix.declaration.validation.fields import Mistake
+from opmatrix.declaration.validation.operator import declaration, handwritten_files
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Case, FromVectors, Model, Random, Tensor, Values, shape_of, tensors_of
+from opmatrix.spec import (
+    Attribute,
+    Case,
+    Dims,
+    FromKernel,
+    FromVectors,
+    Input,
+    Model,
+    Output,
+    Override,
+    Random,
+    SameAs,
+    Tensor,
+    TorchOp,
+    ValueRule,
+    Values,
+    shape_of,
+    tensors_of,
+)
+from opmatrix.wheel import link
+from opmatrix.wheel.settings import Dist
+from tests.support.projects import write_files
+from tests.support.specs import declare
 
 ROOT = Path(__file__).parents[2]
 PROJECTS = (ROOT, *(path.parent for path in sorted(ROOT.glob("tests/projects/*/ops"))))
@@ -90,3 +119,140 @@ def test_cases_of_computed_sizes_have_their_shapes_and_no_values() -> None:
             for name, tensor in case.inputs.items():
                 if isinstance(tensor, Random | Values):
                     assert bare.inputs[name] == FromVectors(shape=shape_of(tensor))
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    files = {
+        "ops/a/spec.py": '"""TODO: what a is."""\n\nx = 1  # TODO\n',
+        "ops/a/README.md": "TODO\n",
+        "native/a/kernel.h": "// whole\n",
+        "ops/b/spec.py": '"""Fill in the form."""\n',
+        "ops/b/README.md": "TODO\n",
+    }
+    write_files(tmp_path, files)
+    return Paths(tmp_path)
+
+
+def test_the_message_names_the_first_placeholder(paths: Paths) -> None:
+    assert reminder(paths, "a") == ("a: 3 TODOs left (first: ops/a/README.md:1); `doit dist` refuses it")
+    paths.kernel("a").write_text("// the sum\n\n// TODO\n")
+    assert reminder(paths, "a") == "a: 4 TODOs left (first: native/a/kernel.h:3); it is a placeholder"
+    assert reminder(paths, "b") == "b: 1 TODO left (first: ops/b/README.md:1); only its README is unfinished"
+    assert reminder(paths, "none") == ""
+
+
+def test_what_an_author_has_still_to_do_is_no_placeholder(paths: Paths) -> None:
+    paths.kernel("b").parent.mkdir(parents=True)
+    paths.kernel("b").write_text("// TODO(ann): vectorize\nint TODOS = 0;\n")
+    (paths.kernel("b").parent / "copied.h").write_text("// TODO: of another project\n")
+    require_filled(paths, ["b"])
+    paths.kernel("b").write_text("// TODO: vectorize\n")
+    with pytest.raises(DistError, match=r"native/b/kernel\.h: 1\n"):
+        require_filled(paths, ["b"])
+
+
+def test_the_mark_of_earlier_revisions_is_a_placeholder_too(paths: Paths) -> None:
+    paths.kernel("b").parent.mkdir(parents=True)
+    paths.kernel("b").write_text("// FILL IN: compute y\n")
+    assert reminder(paths, "b") == "b: 2 TODOs left (first: native/b/kernel.h:1); it is a placeholder"
+    with pytest.raises(DistError, match=r"native/b/kernel\.h: 1\n"):
+        require_filled(paths, ["b"])
+
+
+def test_code_with_a_placeholder_is_not_shipped(paths: Paths) -> None:
+    require_filled(paths, ["b"])
+    with pytest.raises(DistError) as raised:
+        require_filled(paths, ["b", "a"])
+    assert str(raised.value).splitlines()[:2] == [
+        "a wheel must not contain placeholders: TODOs are left in the lines",
+        "  ops/a/spec.py: 1, 3",
+    ]
+    assert "operators = [...]" in str(raised.value)
+
+
+def test_the_link_stage_refuses_placeholders(paths: Paths) -> None:
+    dist = Dist(name="my_ops", version="1", operators=("a",), summary="", license=None, licenses=(), third_party={})
+    with pytest.raises(DistError, match="a wheel must not contain placeholders"):
+        link.run(paths, dist, [SimpleNamespace(name="a")])  # type: ignore[list-item]  # only its name is read
+
+
+X = Input(name="x", type="float32")
+Y = Output(name="y", type="float32", shape=SameAs(input="x"))
+SPEC = declare(
+    "pointwise", X, Y, torch="my::pointwise", onnx="my.domain::MyPointwise", summary="Any.", elementwise=True
+)
+
+
+def part(name: str, *dims: str | int, **fields: Any) -> Input:
+    return Input(name=name, type="float32", dims=dims or None, **fields)
+
+
+def mistakes(**fields: Any) -> list[Mistake]:
+    return list(declaration(replace(SPEC, **fields), "pointwise"))
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        (X,),
+        (X, part("w", same_as="x"), part("v", same_as="w")),
+        (part("x", "N", "C", "H", 7), part("w", "N", "C", "H", 7)),
+        (part("x", "N", "..."), part("w", "N", "...", further_as="x"), part("v", "N", "...", further_as="w")),
+        (part("x", "..."), part("w", "...", further_as="x")),
+    ],
+)
+def test_inputs_of_one_shape(inputs: tuple[Input, ...]) -> None:
+    assert mistakes(inputs=inputs) == []
+    assert mistakes(inputs=inputs, outputs=(Y, replace(Y, name="z", optional=True))) == []
+
+
+REMEDY = "or remove elementwise=True"
+WRONG = [
+    ({"torch": None}, "elementwise", "found True, allowed: False, because torch=None: only a generated binding gets"),
+    ({"torch": TorchOp(name="aten::gelu", overrides=(Override(name="aten::gelu"),))}, "elementwise",
+     "found True, allowed: False, because torch has the kernel: only a generated binding gets tensors of torch that "
+     "are not contiguous. Remove elementwise=True"),
+    ({"torch": TorchOp(name="my::f", python=True)}, "elementwise",
+     "allowed: False, because ops/pointwise/torch_op.py defines the operator: "),
+    ({"inputs": (part("x", "N", "..."), part("w", "N", "..."))}, "inputs[1]", "'w' may have another shape than 'x', "),
+    ({"inputs": (part("x", "N", "C", "H", "W"), part("w", "N", "C", "W", "H"))}, "inputs[1]", "'w' may have another "),
+    ({"inputs": (X, part("w", same_as="x", optional=True))}, "inputs[1]",
+     "'w' is optional, allowed with elementwise=True: required tensors. Declare it so, " + REMEDY),
+    ({"inputs": (X, part("w", variadic=True))}, "inputs[1]", "'w' is variadic, allowed with elementwise=True: r"),
+    ({"inputs": (replace(X, values=ValueRule(finite=True)),)}, "inputs[0]",
+     "which the binding checks along its axes, allowed with elementwise=True: None. Check them in the kernel, or "),
+    ({"outputs": (Y, replace(Y, name="z", shape=SameAs(input="x", replace={0: None})))}, "outputs[1]",
+     "'z' may have another shape than the inputs, allowed with elementwise=True: SameAs(input=...) without replace. "
+     "Write it, " + REMEDY),
+    ({"inputs": (part("x", "N", "C", "H", "W"),), "outputs": (replace(Y, shape=Dims(dims=("N", "C", "H", "W"))),)},
+     "outputs[0]", "'y' may have another shape than the inputs, "),
+    ({"outputs": (replace(Y, shape=FromKernel(rank=4)),)}, "outputs[0]", "'y' may have another shape than the inputs"),
+    ({"attributes": (Attribute(name="on", kind="bool"),), "outputs": (Y, replace(Y, name="z", optional="on"))},
+     "outputs[1]", "'z' has optional='on', allowed with elementwise=True: one tensor of the inputs' shape. Remove "
+     "optional, " + REMEDY),
+    ({"attributes": (Attribute(name="count", kind="int", minimum=1),), "outputs": (replace(Y, variadic="count"),)},
+     "outputs[0]", "'y' has variadic='count', allowed with elementwise=True: one tensor of the inputs' shape. Re"),
+    ({"inputs": (part("x", "N", "C"),)}, "elementwise",
+     "found True, allowed: False, because 'x' has rank 2, and torch's memory formats channels_last and "
+     "channels_last_3d have rank 4 and 5: it would change nothing. Remove elementwise=True"),
+    ({"attributes": (Attribute(name="common_format", kind="int"),)}, "'common_format'", "means something else in the"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "field", "expected"), WRONG)
+def test_a_declaration_that_cannot_have_it(fields: dict[str, Any], field: str, expected: str) -> None:
+    (found,) = mistakes(**fields)
+    assert found.field == field and expected in found.text
+    assert mistakes(**fields, elementwise=False) == []
+
+
+def test_a_binding_of_its_own_cannot_have_it() -> None:
+    files = {"kernel.h", "torch.cc"}
+    (found,) = handwritten_files(SPEC, files)
+    assert found.field == "torch.cc"
+    assert found.text == (
+        "found with elementwise=True in spec.py, allowed: one of both; the file decides which tensors are copied. "
+        "Remove elementwise=True, or this file"
+    )
+    assert list(handwritten_files(replace(SPEC, elementwise=False), files)) == []

@@ -1,22 +1,35 @@
-"""The records of checks in the report: a check without a valid record has failed."""
+"""The records of checks in the report: a check without a valid record has failed. Every form of the report names the
+checks that a torch does not have. A weak check is yellow in every output and in no exit code but that of `doit
+--strict`.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+from rich.console import Console
 
 from opmatrix.basics.errors import ReportError
+from opmatrix.commands.run import _show_weak
+from opmatrix.engine.tasks import StepTask
+from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.records import verdict
-from opmatrix.records.step import CheckKey
-from opmatrix.records.verdict import CheckRecord
-from opmatrix.report import write_report
+from opmatrix.records.step import CheckKey, Step
+from opmatrix.records.verdict import CheckRecord, Verdict
+from opmatrix.report import junit, markdown, page, terminal, write_report
+from opmatrix.report import page as html_page
 from opmatrix.report.markdown import compare
+from opmatrix.report.page import Background
 from opmatrix.report.read_cache import ReadCache
-from opmatrix.report.records import checked, checks_in_order, collect_check
+from opmatrix.report.records import Skipped, checked, checks_in_order, collect_check, skipped_checks, totals
 from opmatrix.report.report_json import document, is_wrong, text
 from tests.report.many import ENVIRONMENTS, checks
 
@@ -127,3 +140,148 @@ def test_a_failed_part_of_register_has_the_command_that_repeats_it() -> None:
     assert failed.replay == "python -m opmatrix register op --part kernel --torch 2.13"
     assert replace(failed, detail="died\nReplay: python -m opmatrix ...").replay == ""
     assert CheckRecord(op="op", check="declaration", outcome="failed").replay == ""
+
+
+OLD = [
+    Skipped(torch="1.13", reason="needs torch 2.4", checks=("gradient",), ops=("norm",)),
+    Skipped(torch="1.13", reason="needs torch 2.4", checks=("test_schema", "test_faketensor"), ops=("norm", "scale")),
+    Skipped(torch="2.0", reason="needs torch 2.4", checks=("gradient",), ops=("norm",)),
+]
+
+
+def record(op: str, torch: str) -> Verdict:
+    cell = Cell(torch=torch, exporter="legacy", opset=17, ort="1.31")
+    return Verdict(op=op, lowering="custom", cell=cell, outcome="verified")
+
+
+RECORDS = [record(op, torch) for torch in ("2.0", "2.13", "1.13") for op in ("norm", "scale")]
+
+
+def register(op: str, part: str, torch: str, *results: dict[str, str]) -> CheckRecord:
+    return CheckRecord(op=op, check=part, torch=torch, outcome="verified", results=results)
+
+
+def left_out(check: str) -> dict[str, str]:
+    return {"check": check, "skipped": "skipped: needs torch 2.4"}
+
+
+def test_skipped_checks_are_read_from_the_records_of_register() -> None:
+    checks = [left_out("test_schema"), left_out("test_faketensor")]
+    found = [register(op, "schema", "1.13", {"check": "schema", "result": "ok"}, *checks) for op in ("norm", "scale")]
+    found += [register("norm", "gradient", torch, left_out("gradient")) for torch in ("2.0", "1.13")]
+    found.append(register("norm", "exports", "2.13+2.15", {"check": "exports", "result": "ok"}))
+    found.append(register("norm", "schema", "2.13", {"check": "test_schema", "result": "ok"}))
+    assert list(skipped_checks(found)) == OLD
+    assert skipped_checks(found[-1:]) == ()
+
+
+def test_every_form_names_them() -> None:
+    report = document(RECORDS, {}, OLD)
+    assert report["skipped"][0] == {
+        "torch": "1.13",
+        "reason": "needs torch 2.4",
+        "checks": ["gradient"],
+        "ops": ["norm"],
+    }
+    summary = markdown.render(report, RECORDS, OLD)
+    assert "### Not checked, and why\n\n- torch 1.13: gradient: needs torch 2.4 (norm)" in summary
+    shown = page.data(report, RECORDS, [Background(log="", pictures={}) for _ in RECORDS])
+    assert shown["skipped"] == report["skipped"]
+    console = Console(record=True, width=100, file=io.StringIO())
+    terminal.show(RECORDS, console, OLD)
+    text = console.export_text()
+    assert "not checked in torch 1.13\n  gradient: needs torch 2.4 (norm)\n  test_schema, test_faketensor: " in text
+    assert "not checked in torch 2.0\n" in text
+
+
+def test_nothing_is_reported_without_skipped_checks() -> None:
+    assert "Not checked" not in markdown.render(document(RECORDS, {}), RECORDS)
+
+
+KEY = CheckKey("op", "search", torch="2.13")
+WHY = "the reference rejects 164 of 200 random inputs (82%), more than 50%. Declare what it requires"
+WEAK = CheckRecord(
+    op="op", check="search", torch="2.13", outcome="verified", results=({"check": "search"},), weak=(WHY,)
+)
+NOT_INDEPENDENT = CheckRecord(
+    op="op",
+    check="cases",
+    outcome="verified",
+    results=({"case": "a"},),
+    weak=("reference: not independent: calls the library that the kernel wraps",),
+)
+FAILED = CheckRecord(op="op", check="search", torch="2.13", outcome="failed", detail="y differs", weak=(WHY,))
+
+
+@pytest.mark.parametrize("weak", [WEAK, NOT_INDEPENDENT], ids=lambda weak: weak.check)
+def test_every_output_names_it(weak: CheckRecord) -> None:
+    name, why = str(weak), weak.weak[0]
+    data = document([], ENVIRONMENTS, checks=[weak])
+    assert data["check_counts"]["weak"] == 1 and data["checks"][0]["weak"] == [why]
+    assert data["check_counts"]["verified"] == 1
+    console = Console(record=True, width=200, force_terminal=True, color_system="standard", file=io.StringIO())
+    terminal.show([], console, checks=[weak])
+    shown = console.export_text(styles=True)
+    assert f"\x1b[33m!\x1b[0m weak {name}" in shown and f"  {why}" in shown
+    assert totals([], [weak]) == "0 cells: none asked for; 1 check: 1 verified (1 weak)"
+    summary = markdown.render(data, [], checks=[weak])
+    assert f"### Weak, and the remedy\n\n- ! `{name}`: {why}" in summary
+    suite = ElementTree.fromstring(junit.render([], [weak]))
+    assert suite.findtext(".//testcase/system-out") == f"weak: {why}"
+    assert (suite.get("failures"), suite.get("errors")) == ("0", "0")
+    page = html_page.data(data, [], [], [weak])
+    assert [check["weak"] for check in page["checks"]] == [(why,)]
+
+
+def test_a_failed_check_is_not_weak() -> None:
+    assert totals([], [FAILED]).endswith("1 failed")
+    assert document([], ENVIRONMENTS, checks=[FAILED])["check_counts"]["weak"] == 0
+    assert html_page.data(document([], ENVIRONMENTS), [], [], [FAILED])["checks"][0]["weak"] == ()
+
+
+def test_a_record_keeps_it_and_the_report_succeeds(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    verdict.write(paths.check_record(*KEY), WEAK)
+    assert collect_check(ReadCache(paths), KEY) == WEAK
+    paths.report.mkdir(parents=True)
+    (paths.ops / "op").mkdir(parents=True)
+    (paths.ops / "op/spec.py").write_text("")
+    with pytest.raises(Exception, match="no cell was asked for"):  # which is all that is wrong with it
+        write_report.run(paths, [], [KEY])
+    assert "weak op-search@torch2.13" in capsys.readouterr().out
+    assert json.loads(paths.report_data.read_text())["checks"][0]["outcome"] == "verified"
+
+
+def test_an_old_record_has_no_weakness(paths: Paths) -> None:
+    path = paths.check_record(*KEY)
+    verdict.write(path, WEAK)
+    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "weak"}))
+    assert verdict.read_check(path).weak == ()
+
+
+def control(paths: Paths, found: CheckRecord) -> Any:
+    key = CheckKey(found.op, found.check, torch=found.torch)
+    path = paths.check_record(*key)
+    verdict.write(path, found)
+    step = Step(group="register", name=f"op-{found.check}", command=("register", "op"), check=key, verdict=str(path))
+    group = SimpleNamespace(task_dep=[step.task])
+    return SimpleNamespace(selected_tasks=["register"], tasks={"register": group, step.task: StepTask(step)})
+
+
+@pytest.mark.parametrize("weak", [WEAK, NOT_INDEPENDENT], ids=lambda weak: weak.check)
+def test_strict_refuses_a_weak_check(weak: CheckRecord, paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _show_weak(control(paths, weak), strict=True)
+    message = "--strict: 1 check weak:"
+    assert capsys.readouterr().err == f"{message}\n{weak}\n  {weak.weak[0]}\n"
+    assert not _show_weak(control(paths, FAILED), strict=True)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_without_the_report_prints_a_weak_check(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    """As `doit OPERATOR` does. The report prints it itself."""
+    chosen = control(paths, WEAK)
+    _show_weak(chosen, strict=False)
+    assert capsys.readouterr().err == f"1 check weak:\nop-search@torch2.13\n  {WHY}\n"
+    chosen.tasks["report"] = StepTask(Step(group="report", name="", command=("report",)))
+    chosen.selected_tasks.append("report")
+    assert not _show_weak(chosen, strict=False)
+    assert capsys.readouterr().err == ""

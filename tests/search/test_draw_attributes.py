@@ -1,19 +1,28 @@
-"""Attributes are drawn over all that their declaration allows, and never so that an output takes gigabytes."""
+"""Attributes are drawn over all that their declaration allows, and never so that an output takes gigabytes. Inputs of
+an operator with many inputs are drawn at the first attempt, so that the time grows with their number. Inputs drawn
+from cases: one size replaced wherever it occurs, listed values in their order.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from opmatrix.data.case_arrays import case_arrays
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.validation.attribute_values import value_mistake
-from opmatrix.search import draw_models, shapes
+from opmatrix.scaffold.from_onnx import from_nodes
+from opmatrix.search import draw_models, large, shapes
 from opmatrix.search.attribute_candidates import candidates
-from opmatrix.spec import Attribute, Case, Dims, Input, Model, Output, Random, SameAs, Values, shape_of
+from opmatrix.search.draw_attributes import Frame
+from opmatrix.search.draw_models import kept, open_sizes
+from opmatrix.search.shapes import resized_shapes
+from opmatrix.spec import Attribute, Case, Dims, Input, Model, OpSpec, Output, Random, SameAs, Values, shape_of
 from tests.support.specs import attribute, declare, inputs, outputs
 
 
@@ -202,3 +211,89 @@ def test_an_int_without_limits_is_drawn_beyond_32_bits(tmp_path: Path) -> None:
     assert max(map(abs, [*found["axis"], *found["count"]])) < 2**31  # type: ignore[arg-type]  # all are ints
     for model in drawn:
         case_arrays(spec, model, model.cases[0])  # no value of an input is compared with what float64 does not hold
+
+
+# At 71b51ad8, in 60 s: "64 mixed", "128 mixed" and "64" and "200 of strings" had none; the other three were right.
+KINDS = {
+    "64 mixed": ["float32", "int64", "bool", "string"] * 16,  # a handed example of issue 33
+    "1 of strings": ["string"],
+    "64 of strings": ["float32", *["string"] * 63],
+    "128 mixed": ["float32", "int64", "bool", "string"] * 32,
+    "64 floats": ["float32"] * 64,
+    "two of strings, last": [*["int64"] * 30, "string", "string"],
+    "200 of strings": ["float32", *["string"] * 200],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_large_input_is_drawn_at_once(kind: str, tmp_path: Path) -> None:
+    inputs = [{"name": f"x{n}", "dtype": dtype, "shape": [3, 4]} for n, dtype in enumerate(KINDS[kind])]
+    node = {"name": "n", "domain": "my.dom", "op_type": "Mixed", "imported": 1, "inputs": inputs, "attributes": {}}
+    spec = from_nodes([node | {"outputs": [inputs[0] | {"name": "y"}]}], shown="m.onnx").spec
+    case = Case(name="plain", inputs={part.name: Random(shape=(3, 4)) for part in spec.inputs})
+    types = {variable: dtypes[0] for variable, dtypes in spec.types.items()}
+    operator = Operator(spec=spec, models=(Model(name="static", types=types, cases=(case,)),))
+    choice = large.choices(operator)[0]
+    with mock.patch.object(large, "drawn_model", wraps=large.drawn_model) as drawn:
+        model = draw_models.one(choice.model(operator, 1000), seed="mixed", home=tmp_path)
+    assert model is not None and drawn.call_count <= 2  # hypothesis begins with the smallest
+
+
+TEMPLATE = declare(
+    "segments(x: float32[N, 4, ...], of: int64, flag: float32[1]) -> y: float32 like x",
+    onnx="test::Segments",
+    summary="Sums.",
+)
+SEGMENTS = Values(values=(0, 0, 1, 3))
+CASE = Case(name="only", inputs={"x": Random(shape=(4, 4, 5)), "of": SEGMENTS, "flag": Values(values=(1.0,))})
+MODEL = Model(name="only", cases=(CASE,))
+TEMPLATES = Operator(spec=TEMPLATE, models=(MODEL,))
+
+
+def frame(old: int, new: int, case: Case = CASE) -> Frame:
+    return Frame(TEMPLATES, (MODEL, case), kept=True, resized={old: new})
+
+
+def test_a_size_is_replaced_in_all_inputs_but_not_a_declared_number() -> None:
+    assert {*open_sizes(TEMPLATES, (MODEL, CASE))} == {4, 5}
+    for old, new, expected in ((4, 7, ((7, 4, 5), (7,), (1,))), (5, 9, ((4, 4, 9), (4,), (1,)))):
+        assert drawn_shapes(TEMPLATE, MODEL, {old: new}) == dict(zip(("x", "of", "flag"), expected, strict=True))
+
+
+def drawn_shapes(spec: OpSpec, model: Model, resized: Mapping[int, int], **attributes: int) -> Mapping[str, Any] | None:
+    found = resized_shapes(spec, model, model.cases[0], {**model.attributes, **attributes}, resized)
+    return found and {name: own[0] for name, own in found.items()}
+
+
+def test_computed_sizes_follow() -> None:
+    """An axis of 2*G has the size of no name, though another axis of the case may have the same number."""
+    attribute = Attribute(name="parts", kind="int", default=1, minimum=1)
+    dims = {"x": ("N", "parts*G"), "pairs": ("2*G", "N - 1"), "rows": ("N",)}
+    inputs = tuple(Input(name=name, type="float32", dims=own) for name, own in dims.items())
+    spec = replace(TEMPLATE, inputs=inputs, attributes=(attribute,))
+    case = {"x": Random(shape=(6, 3)), "pairs": Random(shape=(6, 5)), "rows": Random(shape=(6,))}
+    model = Model(name="one", attributes={"parts": 1}, cases=(Case(name="only", inputs=case),))
+    assert {*open_sizes(Operator(spec=spec, models=(model,)), (model, model.cases[0]))} == {6, 3}
+    assert drawn_shapes(spec, model, {6: 2}) == {"x": (2, 3), "pairs": (6, 1), "rows": (2,)}
+    assert drawn_shapes(spec, model, {3: 4}) == {"x": (6, 4), "pairs": (8, 5), "rows": (6,)}
+    assert drawn_shapes(spec, model, {}, parts=5) == {"x": (6, 15), "pairs": (6, 5), "rows": (6,)}
+    assert drawn_shapes(spec, model, {6: 0}) is None  # N - 1 is no size
+
+
+def test_listed_values_keep_their_order() -> None:
+    """Sorted ones remain so, and each is one that the case has."""
+    assert kept(frame(4, 8), TEMPLATE.inputs[1], [(8,)]) == [Values(values=(0, 0, 0, 0, 1, 1, 3, 3))]
+    assert kept(frame(4, 2), TEMPLATE.inputs[1], [(2,)]) == [Values(values=(0, 1))]
+    assert kept(frame(4, 0), TEMPLATE.inputs[1], [(0,)]) == [Values(values=())]
+    rows = replace(CASE, inputs={**CASE.inputs, "of": Values(values=((0, 0), (1, 3)))})
+    assert kept(frame(2, 3, rows), TEMPLATE.inputs[1], [(3, 2)]) == [Values(values=((0, 0), (0, 0), (1, 3)))]
+    assert kept(frame(2, 0, rows), TEMPLATE.inputs[1], [(0, 2)]) is None  # () has one axis
+    assert kept(frame(4, 8), TEMPLATE.inputs[0], [(8, 4, 5)]) is None  # drawn at random in the case, too
+    assert kept(frame(4, 8), TEMPLATE.inputs[2], [(1,)]) is None  # a parameter
+
+
+def test_an_expanded_layout_needs_an_axis() -> None:
+    case = Case(name="only", inputs={**CASE.inputs, "of": Values(values=(2, 2, 2, 2), layout="expanded")})
+    for size, layout in ((3, "expanded"), (1, "contiguous"), (0, "contiguous")):
+        (made,) = kept(frame(4, size, case), TEMPLATE.inputs[1], [(size,)]) or []
+        assert (shape_of(made), made.layout) == ((size,), layout)

@@ -1,4 +1,6 @@
-"""How long a run waits for a store, and for what first."""
+"""How long a run waits for a store, and for what first. The settings of the shared cache: what they mean, and one
+message per mistake.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix.basics.errors import UsageError
+from opmatrix.project.paths import Paths
 from opmatrix.records.step import Step
 from opmatrix.shared_cache import client as module
 from opmatrix.shared_cache.client import Client
-from opmatrix.shared_cache.settings import CacheSettings
+from opmatrix.shared_cache.settings import CacheSettings, read
 from opmatrix.shared_cache.store import Kind
 from tests.incremental.conftest import wait_for
 
@@ -134,3 +138,97 @@ def test_a_store_that_is_far_away_is_not_slow(clock: Clock) -> None:
         client.get_entry("key")
     client.close()
     assert not warnings
+
+
+PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIENftjgiitC6h3Q+V0Eu7n2R6wRW/vZQD24wnrbK/dqO"
+URL = "url = 'https://cache.example.org/ops'\n"
+
+
+def read_table(folder: Path, table: str, **environ: str) -> CacheSettings | None:
+    (folder / "pyproject.toml").write_text(f"[tool.opmatrix.cache]\n{table}" if table else "")
+    return read(Paths(folder), environ)
+
+
+def test_a_project_without_the_table_has_no_cache(tmp_path: Path) -> None:
+    assert read_table(tmp_path, "") is None
+    assert read(Paths(tmp_path / "none"), {}) is None
+    assert read_table(tmp_path, "", OPMATRIX_CACHE_MODE="write") is None
+
+
+def test_an_address_is_enough_and_it_is_only_read(tmp_path: Path) -> None:
+    expected = CacheSettings(url="https://cache.example.org/ops", mode="read", prove="shared", signers=(), key=None)
+    assert read_table(tmp_path, URL) == expected
+    assert expected.megabytes is None
+
+
+def test_all_settings(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("")
+    table = f"{URL}mode = 'write'\nprove = 'local'\nsigners = ['ci@example.org {PUBLIC}']\nsize = '1.5 GB'\n"
+    assert read_table(tmp_path, table, OPMATRIX_CACHE_KEY=str(tmp_path / "key")) == CacheSettings(
+        url="https://cache.example.org/ops", mode="write", prove="local", signers=(f"ci@example.org {PUBLIC}",),
+        key=tmp_path / "key", megabytes=1500,
+    )  # fmt: skip
+
+
+def test_variables_override_the_table(tmp_path: Path) -> None:
+    found = read_table(tmp_path, f"{URL}mode = 'read'\n", OPMATRIX_CACHE="file:///srv/x", OPMATRIX_CACHE_MODE="check")
+    assert found and (found.url, found.mode) == ("file:///srv/x", "check")
+    assert read_table(tmp_path, "", OPMATRIX_CACHE="file:///srv/x") == CacheSettings(url="file:///srv/x")
+    found = read_table(tmp_path, f"{URL}mode = 'off'\n", OPMATRIX_CACHE_MODE="read")
+    assert found and found.mode == "read"
+
+
+def test_a_project_may_leave_the_address_to_each_machine(tmp_path: Path) -> None:
+    table = f"mode = 'write'\nsigners = ['ci {PUBLIC}']\n"
+    assert read_table(tmp_path, table) is None
+    found = read_table(tmp_path, table, OPMATRIX_CACHE="file:///srv/x", OPMATRIX_CACHE_MODE="read")
+    assert found and found.signers == (f"ci {PUBLIC}",)
+    with pytest.raises(UsageError, match="mode: found"):
+        read_table(tmp_path, "mode = 'wrong'\n")
+
+
+@pytest.mark.parametrize("environ", [{"OPMATRIX_CACHE": "off"}, {"OPMATRIX_CACHE_MODE": "off"}])
+def test_off_needs_no_valid_settings(tmp_path: Path, environ: dict[str, str]) -> None:
+    assert read_table(tmp_path, "mode = 'wrong'\n", **environ) is None
+
+
+def test_a_project_can_name_a_cache_that_is_off(tmp_path: Path) -> None:
+    assert read_table(tmp_path, f"{URL}mode = 'off'\n") is None
+
+
+@pytest.mark.parametrize(
+    ("table", "environ", "expected"),
+    [
+        ("url = 5\n", {}, "url: found 5, allowed: an address such as 'https"),
+        (f"{URL}mode = 'rw'\n", {}, "mode: found 'rw', allowed: 'read', 'write', 'check', 'off'"),
+        (f"{URL}mode = ['read']\n", {}, r"mode: found \['read'\], allowed"),
+        (URL, {"OPMATRIX_CACHE_MODE": "rw"}, "^OPMATRIX_CACHE_MODE: found 'rw', allowed: 'read'"),
+        (f"{URL}prove = true\n", {}, "prove: found True, allowed: 'shared', 'local'"),
+        (f"{URL}signer = []\n", {}, "signer: unknown setting, allowed: url, .*did you mean 'signers'"),
+        (f"{URL}key = 'x'\n", {}, "key: unknown setting, allowed"),
+        (f"{URL}size = 20\n", {}, "size: found 20, allowed: a size above 0 such as '500 MB' or '20 GB'"),
+        (f"{URL}size = '0 GB'\n", {}, "size: found '0 GB', allowed"),
+        (f"{URL}signers = 'ci'\n", {}, "signers: found 'ci', allowed: a list of lines"),
+        (f"{URL}signers = [1]\n", {}, r"signers: found \[1\], allowed: a list of lines"),
+        (f"{URL}signers = ['ci {PUBLIC}', 'ci']\n", {}, "signers: line 2: found 'ci', allowed: name, type and public"),
+        (f"{URL}mode = 'write'\nsigners = ['ci {PUBLIC}']\n", {}, "but no key is set. Set OPMATRIX_CACHE_KEY to the"),
+        (URL, {"OPMATRIX_CACHE_KEY": "/none"}, "OPMATRIX_CACHE_KEY: there is no file '/none'; allowed: the path of"),
+    ],
+)  # fmt: skip
+def test_each_mistake_has_a_message(tmp_path: Path, table: str, environ: dict[str, str], expected: str) -> None:
+    with pytest.raises(UsageError, match=expected):
+        read_table(tmp_path, table, **environ)
+
+
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_table(tmp_path, "mode = 'rw'\nprove = 'x'\n")
+    assert [line.split(": ")[2].split()[0] for line in str(caught.value).splitlines()] == ["mode", "prove"]
+
+
+@pytest.mark.parametrize("table", ["", "signers = ['''-----BEGIN OPENSSH PRIVATE KEY-----\nsecret\n''']\n"])
+def test_a_private_key_in_the_wrong_place_is_not_printed(tmp_path: Path, table: str) -> None:
+    environ = {} if table else {"OPMATRIX_CACHE_KEY": "-----BEGIN OPENSSH PRIVATE KEY-----\nsecret"}
+    with pytest.raises(UsageError, match=r"private key|contains a key") as caught:
+        read_table(tmp_path, URL + table, **environ)
+    assert "secret" not in str(caught.value)

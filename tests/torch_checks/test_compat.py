@@ -1,4 +1,6 @@
-"""The rows of `doit compat` find planted faults: in a fake kernel, in rules for vmap and autocast, in a gradient."""
+"""The rows of `doit compat` find planted faults: in a fake kernel, in rules for vmap and autocast, in a gradient. `doit
+compat` of operators with float8: torch computes nothing in it, so no gradient is taken of it or summed.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +34,7 @@ from opmatrix.spec import (
 from opmatrix.torch_checks import compat, compat_transforms
 from opmatrix.torch_checks import compat as stage
 from opmatrix.torch_checks.compat import Compat, Row
+from opmatrix.torch_checks.compat_samples import bases, is_derived
 from opmatrix.torch_ops import features, transforms
 from opmatrix.torch_ops.call import registered_overload
 from opmatrix.torch_ops.load import Gradient
@@ -338,3 +341,29 @@ def test_vmap_is_refused_for_sizes_that_depend_on_data(operator: Callable[..., C
     found = row(operator(spec=sized), "torch.vmap")
     assert found.outcome == "refused"
     assert found.detail.startswith("the size of y depends on the data, so the results of a batch are no tensor")
+
+
+FLOAT8 = declare(
+    "same(x: T) -> y: T like x",
+    torch="aten::clone",
+    onnx="my::Same",
+    summary="As it is.",
+    types={"T": ("float8_e5m2", "float32")},
+    tolerances={},
+)
+
+
+def test_what_has_a_gradient() -> None:
+    dtypes = (torch.float8_e5m2, torch.float8_e4m3fnuz, torch.bfloat16, torch.float64, torch.uint8)
+    assert [is_derived(torch.zeros(1, dtype=dtype)) for dtype in dtypes] == [False, False, True, True, False]
+    stored = torch.ones(2).to(torch.float8_e4m3fn)
+    assert torch.isfinite(compat_transforms._weighted([torch.ones(2), stored]))
+
+
+def test_float8_does_not_displace_the_dtypes_that_have_one() -> None:
+    models = tuple(
+        Model(name=dtype, types={"T": dtype}, cases=(Case(name=dtype, inputs={"x": Random(shape=(size,))}),))
+        for dtype, size in (("float8_e5m2", 2), ("float32", 3))
+    )
+    found = bases(Operator(spec=FLOAT8, models=models))
+    assert [sample.model.types["T"] for sample in found] == ["float32", "float8_e5m2"]

@@ -16,7 +16,7 @@ from opmatrix.project.paths import Paths
 from tests.support.forked import forked
 from tests.support.projects import ROOT
 from tests.support.taken_away import replayed
-from tests.torch_checks.test_gradient_faults import check
+from tests.torch_checks.test_gradient_check import check
 
 pytestmark = [pytest.mark.torch, pytest.mark.deep]
 

@@ -1,13 +1,16 @@
-"""The same values under every layout, with the layout's strides."""
+"""The same values under every layout, with the layout's strides. A value of `TorchOp.fixed` that this torch does not
+have, such as float8 before 2.1.
+"""
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
-from opmatrix.basics.errors import RegisterError
+from opmatrix.basics.errors import ExportError, RegisterError
+from opmatrix.signature.signature import WrittenArgument
 from opmatrix.spec import MemoryLayout
 
 pytestmark = pytest.mark.torch
@@ -53,3 +56,13 @@ def test_values_that_differ_along_every_axis_cannot_be_expanded() -> None:
 
     with pytest.raises(RegisterError, match="along no axis are its numbers the same"):
         strided(np.eye(2), "expanded")
+
+
+def test_a_dtype_that_torch_lacks_is_named(monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
+    from opmatrix.torch_ops.call import _value
+
+    argument = WrittenArgument(name="dtype", keyword=False, value=None, constant="float8_e5m2", input=None, output=None)
+    assert _value(argument) is torch.float8_e5m2
+    monkeypatch.delattr(torch, "float8_e5m2")
+    with pytest.raises(ExportError, match=r"^TorchOp.fixed gives 'dtype' the value float8_e5m2, which torch 2"):
+        _value(argument)

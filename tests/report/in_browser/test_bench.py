@@ -21,7 +21,7 @@ from opmatrix.report import page as html_page
 from opmatrix.report.report_json import document
 from tests.addons.bench import timed
 from tests.report.in_browser.page import FOUND, Page, emulated, requests
-from tests.report.in_browser.test_reading import findings
+from tests.report.in_browser.test_page import findings
 from tests.report.many import BACKGROUND, ENVIRONMENTS, verdict
 
 pytestmark = pytest.mark.browser

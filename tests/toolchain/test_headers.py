@@ -1,22 +1,31 @@
-"""Finding a torch with the C++ headers of a binding, and the compiler flags of its library."""
+"""Finding a torch with the C++ headers of a binding, and the compiler flags of its library.
+opmatrix.toolchain.ort_headers: the headers in opmatrix, and which others are refused. Reading ELF tables, and the
+lists of torch's symbols. test_compile.py tests the gate with real libraries.
+"""
 
 from __future__ import annotations
 
 import _ctypes
+import itertools
+import re
+import subprocess
+import sys
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from opmatrix.basics.errors import ToolchainError
+from opmatrix.basics.errors import CompileError, ToolchainError
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.signature.signature import is_classic, stable_abi_since
 from opmatrix.spec import Attribute, Input, OpSpec
-from opmatrix.toolchain import headers, symbols
+from opmatrix.toolchain import headers, ort_headers, symbols
 from opmatrix.toolchain.find import Toolchain
 from opmatrix.toolchain.headers import TorchBuild, find_torch_build
 from opmatrix.toolchain.ninja_file import cpp_abi_ninja, places_ninja
+from opmatrix.toolchain.ort_headers import C_API, INCLUDED, OrtHeaders, find_headers
 from tests.support.toolchain import TOOLCHAIN
 from tests.toolchain.test_ninja_file import LAYOUT
 
@@ -151,3 +160,108 @@ def test_prefixes_of_names_in_a_library() -> None:
 )
 def test_the_openmp_of_a_compiler(compiler: tuple[str, ...], is_gcc: bool) -> None:
     assert replace(TOOLCHAIN, compiler=compiler).is_gcc is is_gcc
+
+
+ROW = re.compile(r"\| (?P<file>\S+) \| MIT \| (?P<digest>[0-9a-f]{64}) \|")
+
+
+def header(folder: Path, version: int, more: str = "") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / C_API).write_text(f"#pragma once\n#define ORT_API_VERSION {version}\n{more}")
+    return folder
+
+
+def identity(folder: Path) -> str:
+    return find_headers({"OPMATRIX_ORT_INCLUDE": str(folder)}).identity
+
+
+def test_the_files_are_those_of_the_table() -> None:
+    text = (INCLUDED / "README.md").read_text()
+    rows = [found for line in text.splitlines() if (found := ROW.fullmatch(line))]
+    files = [path for path in INCLUDED.iterdir() if path.name != "README.md"]
+    assert {row["file"]: row["digest"] for row in rows} == {p.name: sha256(p.read_bytes()).hexdigest() for p in files}
+    assert {*ort_headers.files(INCLUDED), INCLUDED / "LICENSE"} == {*files}
+    assert f"ONNX Runtime {ort_headers.VERSION}," in text
+
+
+def test_the_headers_in_opmatrix_are_complete() -> None:
+    found = find_headers({})
+    assert found == OrtHeaders(path=INCLUDED, version=ort_headers.VERSION)
+    assert found.version == f"1.{ort_headers.api_version(INCLUDED)}.0"
+    headers = ort_headers.files(INCLUDED)
+    included = {name for path in headers for name in re.findall(r'#include "(.*)"', path.read_text())}
+    assert C_API in included and included <= {path.name for path in headers}
+
+
+def test_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = header(tmp_path / "include", 24)
+    assert find_headers({"OPMATRIX_ORT_INCLUDE": str(folder)}) == OrtHeaders(path=folder, version="1.24")
+    monkeypatch.chdir(tmp_path)
+    assert find_headers({"OPMATRIX_ORT_INCLUDE": "include"}).path == folder
+
+
+def test_setting_without_headers(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "none"):
+        with pytest.raises(ToolchainError, match=r"which contains no usable onnxruntime_c_api\.h"):
+            identity(folder)
+
+
+def test_setting_with_old_headers(tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match="API version 15; 18 or newer is needed"):
+        identity(header(tmp_path, 15))
+
+
+def test_the_identity_is_that_of_the_content(tmp_path: Path) -> None:
+    one, two, edited = (header(tmp_path / name, 21, "// more\n" * (name == "edited")) for name in ("1", "2", "edited"))
+    assert identity(one) == identity(two) != identity(edited)
+    (two / "onnxruntime_float16.h").touch()
+    assert identity(one) != identity(two)
+
+
+def test_a_library_of_python() -> None:
+    found = symbols.read_symbols(Path(_ctypes.__file__))
+    assert "PyInit__ctypes" in found.defined
+    assert "PyObject_GetAttr" in found.undefined  # Python's symbols have no version
+    assert "free" not in found.undefined  # glibc's have versions
+    assert any(n.startswith("libc.so") for n in found.needed)
+
+
+WHOLE = Path(_ctypes.__file__).read_bytes()
+BROKEN = {
+    "empty": b"",
+    "text": b"not a library at all",
+    "header": WHOLE[:6],
+    "half": WHOLE[: len(WHOLE) // 2],
+    "32 bits": WHOLE[:4] + b"\x01" + WHOLE[5:],
+    "big-endian": WHOLE[:5] + b"\x02" + WHOLE[6:],
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+def test_a_file_that_is_no_library(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.so").write_bytes(content)
+    with pytest.raises(CompileError, match=r"x\.so' is no 64-bit ELF library"):
+        symbols.read_symbols(tmp_path / "x.so")
+
+
+def test_no_shim_is_ever_removed() -> None:
+    """Otherwise "the target and everything newer" would be wrong."""
+    versions = ["2.8", "2.9", "2.10", "2.12", "2.13", "2.15"]
+    for older, newer in itertools.pairwise(versions):
+        assert symbols.torch_shims(older) < symbols.torch_shims(newer)
+
+
+def test_the_newest_versions_that_a_library_requires() -> None:
+    versions = symbols.newest_versions(symbols.read_symbols(Path(_ctypes.__file__)).versions)
+    assert versions["GLIBC"] >= (2, 2, 5) and symbols.version_text((2, 14)) == "2.14"
+    assert symbols.newest_versions(["GLIBC_2.2.5", "GLIBC_2.14", "GLIBC_2.3.4", "GLIBC_PRIVATE"]) == {"GLIBC": (2, 14)}
+
+
+def test_a_gate_imports_no_framework() -> None:
+    """It runs after each compile."""
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom opmatrix.toolchain import symbols\n"
+        "symbols.read_symbols(Path(sys.argv[1]))\n"
+        "assert not {'torch', 'onnx', 'onnxruntime', 'numpy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program, _ctypes.__file__], check=True)
