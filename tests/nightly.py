@@ -48,8 +48,8 @@ NIGHTLY = {
     "scaffold/test_generated_operators.py::*": "::test_each_*[0]",
     "operators/test_backward_operator.py::*": "::test_a_wrong_kernel_of_the_gradient",
     "operators/test_emulated_levels.py::*[dual_residual]": "[group_norm]",
-    "operators/test_four_bits_in_torch.py::test_calls_in_torch[*": "[op(w([[-9, 7]]), None)]",
-    "operators/test_halves.py::test_calls_in_torch[*": "[call('float64', 'float64')]",
+    "operators/test_dtypes.py::test_calls_in_torch[four_bits_in_torch-*": "[four_bits_in_torch-op(w([[-9, 7]]), None)]",
+    "operators/test_dtypes.py::test_calls_in_torch[halves-*": "[halves-call('float64', 'float64')]",
     "operators/test_in_place.py::*": "::test_the_arguments_are_written",
     # A kernel that hangs takes 15 s in each of its steps; each change runs a step that hangs.
     "operators/test_isolation.py::test_a_fault_in_one_kernel[never ends]": (
@@ -91,8 +91,8 @@ KEPT = (
     "addons/bench/test_run.py::test_an_operator_and_its_peers",
     "wheel/test_use.py::test_one_wheel_serves_older_onnx_runtimes[1.16]",
     "examples/test_borrowed.py::test_an_operator_is_verified",
-    "operators/test_four_bits_in_torch.py::test_calls_in_torch[op(w([[-9, 7]]), None)]",
-    "operators/test_halves.py::test_calls_in_torch[call('float64', 'float64')]",
+    "operators/test_dtypes.py::test_calls_in_torch[four_bits_in_torch-op(w([[-9, 7]]), None)]",
+    "operators/test_dtypes.py::test_calls_in_torch[halves-call('float64', 'float64')]",
     "operators/test_seeds.py::test_the_row_of_doit_compat[]",
     "operators/test_optional_attributes.py::test_the_classic_binding_computes_the_same",
     "operators/test_written_schema.py::test_no_exporter_drops_another_value[dynamo-inplace=True*",
