@@ -18,6 +18,23 @@ pytestmark = [pytest.mark.torch, pytest.mark.ort]
 
 ROW = Row(name="r", inputs={})
 JOB: Any = SimpleNamespace(budget=30.0, seconds=60, processors=SimpleNamespace(of=lambda threads: ()), bench=None)
+BUILDS: Any = (NEW, AGAIN, OLD)  # the stand-in for a process reads no more of one
+SIDES = "torch", "onnxruntime"
+
+
+class Process:
+    """Stands in for a process that has the libraries of a build."""
+
+    libraries: list[Prepared]
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def ask(self, question: tuple[Any, ...], **_: object) -> Any:
+        return self.libraries
 
 
 def test_a_row_that_is_slower_at_the_first_look_remains_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,28 +57,18 @@ def test_a_slowdown_is_found_in_the_library_that_has_it(monkeypatch: pytest.Monk
     """Each process has addresses of its own, which change its times by some tenths of a percent; the times are fake."""
     addresses = random.Random(0)
 
-    class Process:
+    class Timed(Process):
         def __init__(self, start: Any, **_: object) -> None:
-            (build,) = start.args
-            slower = 1.0 if build == OLD else 1.1
-            self.seconds = {"torch": slower * addresses.gauss(1, 0.003), "onnxruntime": addresses.gauss(1, 0.003)}
-
-        def __enter__(self) -> Process:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
+            slower = 1.0 if start.args == (OLD,) else 1.1
+            self.libraries = [Prepared(name=f"{side} library", side=side, calls=10) for side in SIDES]
+            self.seconds = [slower * addresses.gauss(1, 0.003), addresses.gauss(1, 0.003)]
 
         def ask(self, question: tuple[Any, ...], **_: object) -> Any:
-            if question == ("ours",):
-                return [Prepared(name=f"{side} library", side=side, calls=10) for side in ("torch", "onnxruntime")]
-            _, index, calls = question
-            return calls * self.seconds[("torch", "onnxruntime")[index]]
+            return self.libraries if question == ("ours",) else question[2] * self.seconds[question[1]]
 
-    monkeypatch.setattr(against, "Forked", Process)
+    monkeypatch.setattr(against, "Forked", Timed)
     monkeypatch.setattr(against, "time", SimpleNamespace(monotonic=float))  # it stands still
-    builds: Any = (NEW, AGAIN, OLD)
-    torch, ort = against._row(JOB, builds, ROW, (), 1, rows=2, seed=0)
+    torch, ort = against._row(JOB, BUILDS, ROW, (), 1, rows=2, seed=0)
     assert (torch["side"], torch["slower"]) == ("torch", True) and torch["ratio"] == pytest.approx(1.1, abs=0.01)
     assert (ort["side"], ort["slower"], ort["undecided"]) == ("onnxruntime", False, False)
     assert ort["ratio"] == pytest.approx(1.0, abs=0.01)
@@ -69,24 +76,14 @@ def test_a_slowdown_is_found_in_the_library_that_has_it(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(("lacks", "shown"), [(NEW, "this build"), (OLD, "the revision")])
 def test_a_library_that_one_build_lacks_is_named(lacks: int, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Process:
+    class Lacking(Process):
         def __init__(self, start: Any, **_: object) -> None:
             self.libraries = [Prepared(name="ORT library", side="onnxruntime", skipped="it is left out")]
             if start.args != (lacks,):
                 self.libraries.append(Prepared(name="torch library", side="torch", calls=1))
 
-        def __enter__(self) -> Process:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-        def ask(self, _: object, **__: object) -> Any:
-            return self.libraries
-
-    monkeypatch.setattr(against, "Forked", Process)
+    monkeypatch.setattr(against, "Forked", Lacking)
     seen = Seen()
-    builds: Any = (NEW, AGAIN, OLD)  # the stand-in for a process reads no more of one
-    against.generation(JOB, builds, ROW, (), 1, seen, random.Random(0))
+    against.generation(JOB, BUILDS, ROW, (), 1, seen, random.Random(0))
     assert seen.skipped["torch"] == f"{shown} has no such library"
     assert "it is left out" in seen.skipped["onnxruntime"] and not seen.changes["torch"]

@@ -29,31 +29,24 @@ def doit(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
         (["--budget", "0", "nms"], "doit bench: --budget takes seconds above 0, found 0\n"),
         (["--budget", "long"], "doit bench: --budget takes a number: "),
         (["group_nrom"], "no operator 'group_nrom' in ops/, there is: "),
-        (
-            ["gelu"],
-            "doit bench: gelu: opmatrix builds no library of it, because torch and ONNX Runtime have the kernels: ",
-        ),
+        (["gelu"],
+         "doit bench: gelu: opmatrix builds no library of it, because torch and ONNX Runtime have the kernels: "),
         (["nms", "--budget", "9"], "'--budget' is taken for an operator: options come before operators\n"),
         (["--against", "no-such-revision", "nms"], "--against: git knows no revision 'no-such-revision', allowed: "),
         (["--against", "--all", "nms"], "--against: git knows no revision '--all', allowed: "),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_on_the_command_line(arguments: list[str], message: str) -> None:
     done = doit("bench", *arguments)
     assert done.returncode == 2 and done.stderr.startswith(message) and not done.stdout, done.stderr
 
 
-def test_without_a_file_of_rows_an_operator_must_be_named(tmp_path: Path) -> None:
-    files = {name: (ROOT / name).read_text() for name in ("dodo.py", "pyproject.toml")}
-    write_files(tmp_path, files)
+def test_without_a_file_of_rows_an_operator_must_be_named_and_another_run_is_refused(tmp_path: Path) -> None:
+    names = ("dodo.py", "pyproject.toml", *(f"ops/dual_residual/{file}.py" for file in ("spec", "cases", "reference")))
+    write_files(tmp_path, {name: (ROOT / name).read_text() for name in names})
     done = doit("bench", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("doit bench: no operator has a file ops/<name>/bench.py. Name an operator to time")
-
-
-def test_a_build_folder_that_another_run_uses(tmp_path: Path) -> None:
-    names = ("dodo.py", "pyproject.toml", *(f"ops/dual_residual/{file}.py" for file in ("spec", "cases", "reference")))
-    write_files(tmp_path, {name: (ROOT / name).read_text() for name in names})
     with hold(Paths(tmp_path).lock):
         done = doit("bench", "dual_residual", cwd=tmp_path)
     assert done.returncode == 3 and done.stderr.startswith(f"another run is at work in {tmp_path}/build: process ")
@@ -71,16 +64,20 @@ def test_ctrl_c_while_it_compiles(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert capsys.readouterr().err.startswith("interrupted; ")
 
 
-def test_a_folder_in_no_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    with pytest.raises(UsageError, match=rf"^--against takes a revision of git, and '{tmp_path}' is in no git "):
-        commit_of(tmp_path, "HEAD")
-
-
-def test_a_machine_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match=r"^--against takes a revision of git, and there is no git on PATH\. Install "):
-        commit_of(tmp_path, "HEAD")
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        ("GIT_CEILING_DIRECTORIES", r"^--against takes a revision of git, and '{}' is in no git "),
+        ("PATH", r"^--against takes a revision of git, and there is no git on PATH\. Install "),
+    ],
+)
+def test_a_folder_in_no_repository_and_a_machine_without_git(
+    variable: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder := tmp_path / "folder").mkdir()
+    monkeypatch.setenv(variable, str(tmp_path))
+    with pytest.raises(UsageError, match=message.format(folder)):
+        commit_of(folder, "HEAD")
 
 
 def test_a_revision_without_the_operator(tmp_path: Path) -> None:
@@ -89,9 +86,7 @@ def test_a_revision_without_the_operator(tmp_path: Path) -> None:
         subprocess.run([*GIT, *words], cwd=tmp_path, check=True, env=os.environ)
     commit = commit_of(tmp_path, "HEAD")
     assert len(commit) == 40
-    operator = load_operator(Paths(ROOT), "nms")
-    old = Revision(paths=Paths(tmp_path), operator=operator, rev="HEAD", commit=commit)
-    with pytest.raises(
-        UsageError, match=r"^--against: HEAD has no ops/nms/spec\.py: the operator is newer\. Choose a "
-    ):
+    old = Revision(paths=Paths(tmp_path), operator=load_operator(Paths(ROOT), "nms"), rev="HEAD", commit=commit)
+    message = r"^--against: HEAD has no ops/nms/spec\.py: the operator is newer\. Choose a "
+    with pytest.raises(UsageError, match=message):
         old.build()

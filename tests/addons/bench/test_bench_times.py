@@ -17,6 +17,7 @@ from opmatrix.report import page
 from opmatrix.report.report_json import document
 from tests.addons.bench import timed
 from tests.report.many import BACKGROUND, ENVIRONMENTS, cells, verdict
+from tests.support.projects import write_files
 
 OP = "operator_00"
 
@@ -24,12 +25,9 @@ OP = "operator_00"
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
     """Return a project with a bench.json of the kernel that it has."""
-    kernel = tmp_path / timed.KERNEL
-    kernel.parent.mkdir(parents=True)
-    kernel.write_text("int x = 1;\n")
-    paths = Paths(tmp_path)
-    timed.write(paths, timed.document(), files=(timed.KERNEL,))
-    return paths
+    write_files(tmp_path, {timed.KERNEL: "int x = 1;\n"})
+    timed.write(Paths(tmp_path), timed.document(), files=(timed.KERNEL,))
+    return Paths(tmp_path)
 
 
 def problem(paths: Paths) -> str:
@@ -60,65 +58,50 @@ def test_times_of_other_files_are_not_shown(paths: Paths, change: Callable[[Path
     )
 
 
-def bad(**changed: Any) -> dict[str, Any]:
-    return timed.document() | changed
+def bad(**changed: Any) -> str:
+    """Return the text of a file with other fields, or fields of a row."""
+    document = timed.document()
+    if not changed.keys() <= document.keys():
+        changed = {"rows": [timed.row(1000, "float32", 1) | changed]}
+    return json.dumps(document | changed)
 
 
-def with_row(**changed: Any) -> dict[str, Any]:
-    return bad(rows=[timed.row(1000, "float32", 1) | changed])
-
-
-DAMAGED: dict[str, tuple[str, str]] = {
-    "cut": (json.dumps(timed.document())[:500], "Unterminated string|Expecting"),
+NO_TIME = {"ours": "a", "peer": "b", "median": 0, "low": 0, "high": 0}
+DAMAGED: dict[str, tuple[str | bytes, str]] = {
+    "cut": (bad()[:500], "Unterminated string|Expecting"),
     "no object": ("[]", "list indices"),
     "no rows": (json.dumps({k: v for k, v in timed.document().items() if k != "rows"}), "no 'rows'"),
-    "of another": (json.dumps(bad(op="other")), "it has the times of 'other'"),
-    "rows are a number": (json.dumps(bad(rows=3)), "'int' object is not iterable"),
-    "NaN": (json.dumps(with_row(bytes=float("nan"))), "found nan, allowed: a number from 0 on"),
-    "infinite": (json.dumps(with_row(rounds=float("inf"))), "found inf, allowed"),
-    "negative": (json.dumps(with_row(flops=-1)), "found -1, allowed"),
-    "not a number": (json.dumps(with_row(rounds="many")), "found 'many', allowed"),
-    "no time": (json.dumps(with_row(ratios=[{"ours": "a", "peer": "b", "median": 0, "low": 0, "high": 0}])),
-                "found a median of 0"),
-}  # fmt: skip
+    "of another": (bad(op="other"), "it has the times of 'other'"),
+    "rows are a number": (bad(rows=3), "'int' object is not iterable"),
+    "NaN": (bad(bytes=float("nan")), "found nan, allowed: a number from 0 on"),
+    "infinite": (bad(rounds=float("inf")), "found inf, allowed"),
+    "negative": (bad(flops=-1), "found -1, allowed"),
+    "not a number": (bad(rounds="many"), "found 'many', allowed"),
+    "no time": (bad(ratios=[NO_TIME]), "found a median of 0"),
+    "no text": (b"\xff\xfe", "'utf-8' codec"),
+}
 
 
-@pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_file_is_named(paths: Paths, name: str) -> None:
-    text, why = DAMAGED[name]
-    paths.bench_record(OP).write_text(text)
+@pytest.mark.parametrize(("text", "why"), DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_file_is_named(paths: Paths, text: str | bytes, why: str) -> None:
+    paths.bench_record(OP).write_bytes(text if isinstance(text, bytes) else text.encode())
     said = problem(paths)
-    assert re.fullmatch(
-        rf"build/bench/{OP}/bench\.json is damaged: .*({why}).*\. Run: doit bench {OP}", said
-    ), said  # fmt: skip
+    assert re.fullmatch(rf"build/bench/{OP}/bench\.json is damaged: .*({why}).*\. Run: doit bench {OP}", said), said
     render(times.read_all(paths, [OP]))
 
 
-def test_bytes_that_are_no_text(paths: Paths) -> None:
-    paths.bench_record(OP).write_bytes(b"\xff\xfe")
-    assert "is damaged: 'utf-8' codec" in problem(paths)
-
-
-def test_a_file_that_cannot_be_opened(paths: Paths) -> None:
+def test_a_file_that_cannot_be_opened_or_has_another_format(paths: Paths) -> None:
+    timed.write(paths, timed.document() | {"schema": 99})
+    again = f"Run: doit bench {OP}"
+    assert problem(paths) == f"the times are in another format: schema 99, this opmatrix reads 2. {again}"
     paths.bench_record(OP).unlink()
     paths.bench_record(OP).mkdir()
-    assert problem(paths) == f"build/bench/{OP}/bench.json: Is a directory. Run: doit bench {OP}"
-
-
-def test_another_format_is_not_read(paths: Paths) -> None:
-    timed.write(paths, bad(schema=99))
-    assert problem(paths) == (
-        f"the times are in another format: schema 99, this opmatrix reads 2. Run: doit bench {OP}"
-    )
-
-
-def test_nothing_without_a_file(paths: Paths, tmp_path: Path) -> None:
-    assert times.read_all(paths, ["another"]) == []
-    assert times.read_all(Paths(tmp_path / "empty"), [OP]) == []
+    assert problem(paths) == f"build/bench/{OP}/bench.json: Is a directory. {again}"
+    assert times.read_all(paths, ["another"]) == times.read_all(Paths(paths.root / "empty"), [OP]) == []
 
 
 def test_several_type_variables_are_named(paths: Paths) -> None:
-    timed.write(paths, with_row(types={"T": "float32", "U": "int64"}))
+    paths.bench_record(OP).write_text(bad(types={"T": "float32", "U": "int64"}))
     (found,) = times.read_all(paths, [OP])
     assert found["rows"][0]["dtype"] == "T=float32, U=int64"
 
@@ -136,12 +119,9 @@ def test_a_page_without_times_has_no_byte_of_them(paths: Paths) -> None:
     assert data and json.loads(data[1])["bench"] == times.read_all(paths, [OP])
 
 
-def test_the_schema_is_that_of_doit_bench() -> None:
-    assert times.SCHEMA == records.SCHEMA
-
-
-def test_the_report_depends_on_no_other_code_of_bench() -> None:
+def test_the_report_depends_on_the_schema_and_no_other_code_of_bench() -> None:
     """The report would run again after each edit of it."""
+    assert times.SCHEMA == records.SCHEMA
     found = [path.as_posix() for path in (*modules("report"), *of_features("mutation", "bench"))]
     own = {path.partition("/addons/bench/")[2] for path in found if "/addons/bench/" in path}
     assert own == {"times.py"} and not [path for path in found if "/opmatrix/bench/" in path]

@@ -13,7 +13,7 @@ import pytest
 from opmatrix.addons.bench.forked import DiedError, Forked, StoppedError
 
 
-def test_it_answers_with_what_it_has_of_its_parent() -> None:
+def test_it_answers_with_what_it_has_of_its_parent_and_leaves_no_process() -> None:
     kept = [3]
 
     def answer(message: Any) -> Any:
@@ -22,6 +22,10 @@ def test_it_answers_with_what_it_has_of_its_parent() -> None:
 
     with Forked(lambda: answer) as process:
         assert process.ask(4) == [3, 4] and process.ask(5) == [3, 4, 5]
+    with Forked(lambda: lambda _: os.getpid()) as process:
+        number = process.ask(None)
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
     assert kept == [3]
 
 
@@ -72,10 +76,3 @@ def test_it_ends_with_its_parent() -> None:
     os.kill(parent, signal.SIGKILL)
     os.waitpid(parent, 0)
     assert os.read(ours, 1) == b""
-
-
-def test_no_process_is_left() -> None:
-    with Forked(lambda: lambda _: os.getpid()) as process:
-        number = process.ask(None)
-    with pytest.raises(ProcessLookupError):
-        os.kill(number, 0)

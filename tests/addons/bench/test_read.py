@@ -13,7 +13,7 @@ from opmatrix.bench.spec import Row
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, Model, Random
-from tests.support.projects import ROOT
+from tests.support.projects import ROOT, write_files
 
 HEAD = """from opmatrix.bench.spec import Bench, Function, OnnxModel, OnnxNode, Row
 from opmatrix.spec import Random
@@ -26,12 +26,9 @@ ROW = 'Row(name="r", types={"T": "float32"}, inputs={"x": X, "y": X}, attributes
 @pytest.fixture
 def operator(tmp_path: Path) -> tuple[Paths, Operator]:
     """Return a project with dual_residual, and the operator."""
-    folder = tmp_path / "ops/dual_residual"
-    folder.mkdir(parents=True)
-    for name in ("spec.py", "cases.py", "reference.py"):
-        (folder / name).write_text((ROOT / "ops/dual_residual" / name).read_text())
-    paths = Paths(tmp_path)
-    return paths, load_operator(paths, "dual_residual")
+    names = [f"ops/dual_residual/{name}.py" for name in ("spec", "cases", "reference")]
+    write_files(tmp_path, {name: (ROOT / name).read_text() for name in names})
+    return Paths(tmp_path), load_operator(Paths(tmp_path), "dual_residual")
 
 
 @pytest.mark.parametrize(
@@ -90,16 +87,8 @@ def test_without_a_file_rows_are_the_largest_cases_of_each_dtype(operator: tuple
     paths, declared = operator
     found, source = read(paths, declared)
     assert source == "ops/dual_residual/cases.py" and found == default(declared)
-    assert {row.types["T"]: row.name for row in found.rows} == {
-        "float32": "threads_float32",
-        "float64": "threads_float64",
-        "float16": "plain_float16",
-        "bfloat16": "plain_bfloat16",
-    }
-
-
-def test_cases_of_which_none_can_be_timed(operator: tuple[Paths, Operator]) -> None:
-    paths, declared = operator
+    largest = {"float32": "threads", "float64": "threads", "float16": "plain", "bfloat16": "plain"}
+    assert {row.types["T"]: row.name for row in found.rows} == {t: f"{name}_{t}" for t, name in largest.items()}
     empty = Case(name="empty", inputs={"x": Random(shape=(0,)), "y": Random(shape=(0,))})
     none = replace(declared, models=(Model(name="m", types={"T": "float32"}, cases=(empty,)),))
     with pytest.raises(UsageError, match=r"^ops/dual_residual/cases\.py has no case .* in ops/.*/bench\.py$"):

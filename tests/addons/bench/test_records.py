@@ -12,46 +12,35 @@ import pytest
 
 from opmatrix.addons.bench import records
 from opmatrix.addons.bench.forked import Record
+from opmatrix.project.paths import Paths
+from tests.addons.bench import timed
 from tests.support.json_schema import mistakes
-
-DIGEST = "0" * 64
+from tests.support.projects import write_files
 
 
 def schema(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(
-        resources.files("opmatrix.addons.bench").joinpath(f"{name}.schema.json").read_text()
-    )
-    return found
+    return dict(json.loads(resources.files("opmatrix.addons.bench").joinpath(f"{name}.schema.json").read_text()))
 
 
 def interval(median: float) -> Record:
     return {"median": median, "low": median * 0.99, "high": median * 1.01}
 
 
-def contestant(name: str, *, ours: bool = False, side: str = "torch", skipped: str = "", problem: str = "") -> Record:
-    number = None if skipped else 0.25
-    error = {"output": "y", "absolute": 1e-7, "tolerance_used": 0.25, "problem": ""}
-    if problem:
-        error = {"output": "", "absolute": None, "tolerance_used": None, "problem": problem}
-    return {
-        "name": name, "side": side, "ours": ours, "skipped": skipped, "seconds": None if skipped else interval(1.5e-5),
-        "bytes_per_second": number, "flops_per_second": number,
-        "peak_memory": None if skipped else 67108864, "error": None if skipped else error,
-    }  # fmt: skip
+def contestant(name: str, /, **changed: Any) -> Record:
+    made = timed.contestant(name, 1.5e-5 / timed.CONTESTANTS[name], 1)
+    return {**made, "seconds": interval(1.5e-5), "flops_per_second": 0.25, "peak_memory": 67108864, **changed}
 
 
 def row(**changed: Any) -> Record:
     """Return a row with everything that one may have."""
+    no_truth = {"output": "", "absolute": None, "tolerance_used": None, "problem": "no truth"}
     return {
-        "name": "8x256x64x64_float32", "types": {"T": "float32"}, "shapes": {"x": [8, 256, 64, 64], "xs": [[1], [2]]},
-        "failed": "", "threads": 2, "clock": "wall", "truth": {"precision": "float64", "problem": ""},
-        "bytes": 67108864.0, "flops": None, "rounds": 40, "ended": "narrow",
+        **timed.row(67108864, "float32", 2, None), "name": "8x256x64x64_float32", "ended": "narrow",
+        "shapes": {"x": [8, 256, 64, 64], "xs": [[1], [2]]},
         "contestants": [
-            contestant("torch library", ours=True),
-            contestant("ORT library", ours=True, side="onnxruntime"),
-            contestant("decomposed", side="onnxruntime"),
-            contestant("a peer with the longest", problem="no truth"),
-            contestant("torchvision", skipped="torchvision is not installed"),
+            contestant("torch library"), contestant("ORT library"), contestant("decomposed"),
+            contestant("torch", name="a peer with the longest", error=no_truth),
+            timed.skipped("torchvision", "torchvision is not installed"),
         ],
         "ratios": [
             {"ours": "torch library", "peer": "a peer with the longest", **interval(0.912)},
@@ -73,46 +62,40 @@ def compared(**changed: Any) -> Record:
     }  # fmt: skip
 
 
-HEAD = {
-    "schema": records.SCHEMA, "op": "group_norm", "date": "2026-11-24T15:00:00+00:00",
-    "machine": {"processor": "a processor", "processors": 2, "not_pinned": ""}, "cpu_level": "x86-64-v3",
-    "versions": {"torch": "2.13.0"}, "files": {"ops/group_norm/spec.py": DIGEST},
-}  # fmt: skip
+HEAD = timed.document("group_norm") | {"cpu_level": "x86-64-v3", "files": {"ops/group_norm/spec.py": "0" * 64}}
 
 
 def bench() -> Record:
     rows = [row(), row(ended="budget", flops=1e9), failed()]
-    return json.loads(json.dumps({**HEAD, "source": "ops/group_norm/bench.py", "budget": 3.0, "rows": rows}))
+    return json.loads(json.dumps(HEAD | {"rows": rows}))
 
 
 def against() -> Record:
     rows = [compared(), compared(slower=True), failed(), {**failed(), "failed": "", "side": "torch", "skipped": "why"}]
-    return json.loads(json.dumps({**HEAD, "rev": "HEAD~1", "commit": "a" * 40, "against": rows}))
+    head = {key: value for key, value in HEAD.items() if key not in ("source", "budget", "rows")}
+    return json.loads(json.dumps({**head, "rev": "HEAD~1", "commit": "a" * 40, "against": rows}))
 
 
-def test_documents_match_the_schemas() -> None:
-    assert [*mistakes(bench(), schema("bench"), "bench")] == []
-    assert [*mistakes(against(), schema("against"), "against")] == []
-
-
-def _delete(document: Record) -> None:
-    del document["files"]
+@pytest.mark.parametrize(("name", "document"), [("bench", bench()), ("against", against())])
+def test_documents_match_the_schemas_which_describe_every_key(name: str, document: Record) -> None:
+    assert [*mistakes(document, schema(name), name)] == []
+    waiting = [schema(name), *schema(name)["$defs"].values()]
+    while waiting:
+        for key, value in waiting.pop().get("properties", {}).items():
+            assert value.get("description"), key
+            waiting.append(value)
 
 
 @pytest.mark.parametrize(
     ("name", "plant", "said"),
     [
         ("bench", lambda d: d.update(schema=0), "bench.schema: 0 is not 2"),
-        ("bench", _delete, "bench: no 'files'"),
+        ("bench", lambda d: d.pop("files"), "bench: no 'files'"),
         ("bench", lambda d: d.update(cpu_level=3), "bench.cpu_level: 3"),
         ("bench", lambda d: d.update(more=1), "bench: unknown key 'more'"),
         ("bench", lambda d: d["rows"][0].update(ended="late"), "bench.rows[0].ended: 'late' is not"),
         ("bench", lambda d: d["rows"][0].update(threads=0), "bench.rows[0].threads: 0 is below 1"),
-        (
-            "bench",
-            lambda d: d["rows"][0]["contestants"][0].update(ours=1),
-            "bench.rows[0].contestants[0].ours: 1",
-        ),
+        ("bench", lambda d: d["rows"][0]["contestants"][0].update(ours=1), "bench.rows[0].contestants[0].ours: 1"),
         ("bench", lambda d: d["rows"][0]["ratios"][0].pop("low"), "bench.rows[0].ratios[0]: no 'low'"),
         ("against", lambda d: d.update(commit="HEAD"), "against.commit: 'HEAD' does not match"),
         ("against", lambda d: d["against"][0].update(slower="no"), "against.against[0].slower: 'no' is no boolean"),
@@ -127,9 +110,8 @@ def test_the_schemas_refuse_other_documents(name: str, plant: Callable[[Record],
 
 def test_the_table_of_a_row() -> None:
     lines = [*records.shown(row())]
-    assert max(map(len, lines)) <= 80 and len(lines) == 9
-    assert lines[0] == "8x256x64x64_float32, 2 threads: 67.1 MB"
-    assert lines[1] == "  narrow after 40 rounds"
+    assert max(map(len, [*lines, *records.LEGEND])) <= 80 and len(lines) == 9
+    assert lines[:2] == ["8x256x64x64_float32, 2 threads: 67.1 MB", "  narrow after 40 rounds"]
     assert lines[3].split() == ["torch", "library", "15", "us", "67.1", "MB", "0.25"]
     assert lines[5].split() == ["decomposed", "15", "us", "12.500", "+-", "1.0%", "67.1", "MB", "0.25"]
     assert lines[6].startswith("  a peer with the longe~ ") and lines[6].endswith(" -")
@@ -137,13 +119,9 @@ def test_the_table_of_a_row() -> None:
         "  torchvision            skipped: torchvision is not installed",
         "  no error measured: no truth",
     ]
-
-
-def test_a_spent_budget_and_a_failed_row_are_printed() -> None:
     assert [*records.shown(row(ended="budget", rounds=3))][1].endswith("budget spent: 3 rounds (too few)")
     assert [*records.shown(row(ended="budget", rounds=6))][1].endswith("budget spent: 6 rounds")
     assert [*records.shown(failed())] == ["r, 1 thread: failed: its process died of SIGSEGV"]
-    assert max(map(len, records.LEGEND)) <= 80
 
 
 def test_the_table_of_a_comparison() -> None:
@@ -161,40 +139,18 @@ def test_the_table_of_a_comparison() -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [
-        (0, "0 "),
-        (1.5e-8, "15 n"),
-        (1.5e-5, "15 u"),
-        (0.001, "1 m"),
-        (0.9999e-3, "1 m"),
-        (999.7, "1 k"),
-        (67108864, "67.1 M"),
-    ],
-)
+    [(0, "0 "), (1.5e-8, "15 n"), (1.5e-5, "15 u"), (0.001, "1 m"), (0.9999e-3, "1 m"), (999.7, "1 k"),
+     (67108864, "67.1 M")],
+)  # fmt: skip
 def test_numbers_have_three_digits(value: float, shown: str) -> None:
     assert records.number(value) == shown
 
 
-def test_a_schema_describes_every_key() -> None:
-    for name in ("bench", "against"):
-        waiting = [schema(name), *schema(name)["$defs"].values()]
-        while waiting:
-            found = waiting.pop()
-            for key, value in found.get("properties", {}).items():
-                assert value.get("description"), f"{name}: {key}"
-                waiting.append(value)
-
-
 def test_a_record_is_up_to_date_while_files_are_equal(tmp_path: Path) -> None:
-    from opmatrix.project.paths import Paths
-
     paths = Paths(tmp_path)
-    paths.op("one").mkdir(parents=True)
-    paths.spec("one").write_text("SPEC = 1\n")
+    write_files(tmp_path, {"ops/one/spec.py": "SPEC = 1\n"})
     before = records.files(paths, "one")
     assert [*before] == ["ops/one/spec.py"]
-    paths.bench("one").write_text("BENCH = 1\n")
-    paths.kernel("one").parent.mkdir(parents=True)
-    paths.kernel("one").write_text("// a kernel\n")
+    write_files(tmp_path, {"ops/one/bench.py": "BENCH = 1\n", "native/one/kernel.h": "// a kernel\n"})
     assert [*records.files(paths, "one")] == ["ops/one/bench.py", "ops/one/spec.py", "native/one/kernel.h"]
     assert before.items() <= records.files(paths, "one").items()

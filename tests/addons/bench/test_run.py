@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +17,7 @@ from opmatrix.project.paths import Paths
 from tests.addons.bench.test_records import schema
 from tests.incremental.conftest import hear_interrupts, processes, wait_for
 from tests.support.json_schema import mistakes
-from tests.support.projects import LIMITS, ROOT, edited, replace_in
+from tests.support.projects import LIMITS, Project, edited, replace_in
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
@@ -30,26 +28,16 @@ GIT = ("git", "-c", "user.name=bench", "-c", "user.email=bench@localhost")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a repository with the operator, committed."""
     import onnx
-    from onnx import TensorProto, helper
 
-    folder = tmp_path_factory.mktemp("project")
-    shutil.copytree(
-        ROOT / "tests/projects/passes", folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
-    )
-    for name in ("dodo.py", "pyproject.toml"):
-        shutil.copy(ROOT / name, folder)
-    (folder / ".gitignore").write_text("build/\n")
-    replace_in(folder / "ops/passes/spec.py", "    reference=", "    cpu_levels=True,\n    reference=")
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N"]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "neg", ends[:1], ends[1:])
-    (folder / "ops/passes/peers").mkdir()
-    onnx.save_model(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8),
-        folder / "ops/passes/peers/neg.onnx",
-    )
+    made = Project.of("passes", tmp_path_factory.mktemp("project"))
+    made.replace("ops/passes/spec.py", "    reference=", "    cpu_levels=True,\n    reference=")
+    (made.root / ".gitignore").write_text("build/\n")
+    (peers := made.root / "ops/passes/peers").mkdir()
+    neg = '<ir_version: 8, opset_import: ["": 18]> g (float[N] x) => (float[N] y) { y = Neg (x) }'
+    onnx.save_model(onnx.parser.parse_model(neg), peers / "neg.onnx")
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "as it is"]):
-        subprocess.run([*GIT, *words], cwd=folder, check=True)
-    return folder
+        subprocess.run([*GIT, *words], cwd=made.root, check=True)
+    return made.root
 
 
 def bench(project: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -63,7 +51,7 @@ def test_an_operator_and_its_peers(project: Path) -> None:
     journal.dump()
     done = bench(project, "--budget", "0.3", "--threads", "1", "--no-compile", OPMATRIX_CPU_LEVEL="2")
     assert done.returncode == 18 and done.stderr.startswith("passes: crash, 1 thread: its process died of SIGSEGV\n")
-    found: dict[str, Any] = json.loads(Paths(project).bench_record("passes").read_text())
+    found = json.loads(Paths(project).bench_record("passes").read_text())
     assert [*mistakes(found, schema("bench"), "bench")] == []
     assert Journal(str(Paths(project).state), None).key(REPORT) is None, "the next report shows the times"
     assert found["source"] == "ops/passes/bench.py"
@@ -79,12 +67,12 @@ def test_an_operator_and_its_peers(project: Path) -> None:
         "lost": "no library 'libx.so' in the project",
     }
     assert plain["bytes"] == 2 * 4 * 256 and plain["flops"] == 400 * 256
+    errors = {name: one["error"] for name, one in by_name.items() if one["error"]}
     for name in ("torch library", "ORT library", "decomposed", "reference"):
-        assert by_name[name]["error"]["tolerance_used"] <= 1 and by_name[name]["error"]["output"] == "y", name
-    assert by_name["wrong"]["error"]["absolute"] == pytest.approx(1.0)
-    assert by_name["graph"]["error"]["tolerance_used"] > 1e5
-    assert by_name["itself"]["error"]["tolerance_used"] <= 1
-    assert by_name["Neg"]["error"]["problem"] == "it has no output that the truth has"
+        assert errors[name]["tolerance_used"] <= 1 and errors[name]["output"] == "y", name
+    assert errors["wrong"]["absolute"] == pytest.approx(1.0) and errors["graph"]["tolerance_used"] > 1e5
+    assert errors["itself"]["tolerance_used"] <= 1
+    assert errors["Neg"]["problem"] == "it has no output that the truth has"
     ours = by_name["torch library"]
     assert ours["seconds"]["low"] <= ours["seconds"]["median"]
     assert ours["flops_per_second"] * ours["seconds"]["median"] == pytest.approx(400 * 256)
@@ -93,7 +81,7 @@ def test_an_operator_and_its_peers(project: Path) -> None:
         ("torch library", "reference"), ("torch library", "wrong"),
         ("ORT library", "decomposed"), ("ORT library", "Neg"), ("ORT library", "itself"), ("ORT library", "graph"),
     }  # fmt: skip
-    for one in ratios.values():  # how large they are depends on the machine; test_rounds.py has fake times
+    for one in ratios.values():  # how large they are depends on the machine; test_statistics.py has fake times
         assert 0 < one["low"] <= one["median"] <= one["high"]
     assert {one["error"]["problem"] for one in no_truth["contestants"] if one["error"]} == {"it is known"}
     assert f"{by_name['wrong']['name']} " in done.stdout and "build/bench/passes/bench.json" in done.stdout
@@ -112,23 +100,20 @@ LIMIT = LIMITS.replace("3600", "60")  # also of what is prepared before the peer
 def test_a_peer_that_does_not_return_is_stopped(project: Path) -> None:
     """Also in a project that is not compiled."""
     path = project / "ops/passes/bench.py"
-    command = [sys.executable, "-m", "opmatrix", "bench", "passes", "--threads", "1", "--row", "hang*", "--no-compile"]
-    rows = "".join(
-        f'\n        Row(name="{name}", inputs={{"x": Random(shape=(64,))}}, no_truth="known"),'
-        for name in ("hang", "hang_2")
-    )
+    row = '\n        Row(name="{}", inputs={{"x": Random(shape=(64,))}}, no_truth="known"),'
+    rows = row.format("hang") + row.format("hang_2")
     peer = 'Function(name="hangs", function=hangs, compile=False, rows=("hang", "hang_2")),'
     with (
         edited(path, "\nBENCH = Bench(", HANGS),
         edited(path, "\n    ),\n    peers=(", f"{rows}\n    ),\n    peers=(\n        {peer}"),
         edited(project / "pyproject.toml", LIMITS, LIMIT),
     ):
-        done = subprocess.run(command, cwd=project, capture_output=True, text=True)
+        done = Project(project).stage("bench", "passes", "--threads", "1", "--row", "hang*", "--no-compile")
     assert done.returncode == 18 and done.stderr == (
         "passes: hang, 1 thread: the peer 'hangs' of ops/passes/bench.py did not return within 60 s and was stopped; "
         "later rows are left out. Fix it, or raise `seconds` in [tool.opmatrix.limits] of pyproject.toml\n"
     )
-    found: dict[str, Any] = json.loads(Paths(project).bench_record("passes").read_text())
+    found = json.loads(Paths(project).bench_record("passes").read_text())
     assert [row["name"] for row in found["rows"]] == ["hang"]
 
 
@@ -152,16 +137,14 @@ def test_a_file_that_does_not_return_is_stopped(project: Path, old: str, new: st
         edited(project / "ops/passes/bench.py", old, new),
         edited(project / "pyproject.toml", LIMITS, limit),
     ):
-        command = [sys.executable, "-m", "opmatrix", "bench", "passes"]
-        done = subprocess.run(command, cwd=project, capture_output=True, text=True)
+        done = Project(project).stage("bench", "passes")
     assert (done.returncode, done.stdout, done.stderr) == (18, "", f"ops/passes/bench.py{error}\n")
 
 
 def test_sigterm_ends_it_as_ctrl_c(project: Path) -> None:
     here = project / "runs"
-    peer = (
-        f"import pathlib\n\n\ndef hangs(x):\n    pathlib.Path({str(here)!r}).touch()\n    while True:\n        pass\n"
-    )
+    touch = f"import pathlib\n\n\ndef hangs(x):\n    pathlib.Path({str(here)!r}).touch()"
+    peer = f"{touch}\n    while True:\n        pass\n"
     with (
         edited(project / "ops/passes/bench.py", "\n\nBENCH = Bench(", f"\n{peer}\n\nBENCH = Bench("),
         edited(project / "ops/passes/bench.py", "    peers=(", '    peers=(Function(name="h", function=hangs),'),
@@ -176,8 +159,7 @@ def test_sigterm_ends_it_as_ctrl_c(project: Path) -> None:
             _, error = process.communicate()
         finally:
             process.kill()
-    assert process.returncode == 143
-    assert error == "interrupted; the operators that were timed before are kept\n"
+    assert (process.returncode, error) == (143, "interrupted; the operators that were timed before are kept\n")
     wait_for(lambda: processes(project) == [])
 
 
@@ -189,7 +171,7 @@ def test_an_operator_is_not_slower_than_itself(project: Path) -> None:
     """benchmarks/alarms.py counts how often it is called so."""
     done = bench(project, *AGAINST)
     assert done.returncode == 0, done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(Paths(project).bench_against("passes").read_text())
+    found = json.loads(Paths(project).bench_against("passes").read_text())
     assert [(row["side"], row["slower"]) for row in found["against"]] == [("torch", False), ("onnxruntime", False)]
 
 
@@ -199,7 +181,7 @@ def test_a_planted_slowdown_is_found(project: Path) -> None:
     replace_in(project / "native/passes/kernel.h", "pass < 200", "pass < 220")
     done = bench(project, *AGAINST)
     assert done.returncode == 18, done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(Paths(project).bench_against("passes").read_text())
+    found = json.loads(Paths(project).bench_against("passes").read_text())
     assert [*mistakes(found, schema("against"), "against")] == []
     assert found["cpu_level"] == cpu_levels.name(max(cpu_levels.of_processor()))
     assert "passes is slower than at HEAD in " in done.stderr and "SLOWER" in done.stdout

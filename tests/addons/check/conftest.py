@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from tests.support.projects import Project
+from tests.support.projects import Project, edited
 
 OPERATORS = ("group_norm", "inverse", "custom_op_one", "custom_op_two")
 
@@ -18,21 +20,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 @pytest.fixture
-def kernel(project: Project, request: pytest.FixtureRequest) -> Project:
+def kernel(project: Project, request: pytest.FixtureRequest) -> Iterator[Project]:
     """Replace a line of a kernel during a test: request.param is operator, old text, new text."""
     operator, old, new = request.param
-    path = f"native/{operator}/kernel.h"
-    before = (project.root / path).read_text()
-    request.addfinalizer(lambda: restore(project, operator, before))
-    project.replace(path, old, new)
-    built(project, operator)
-    return project
-
-
-def built(project: Project, operator: str) -> None:
+    with edited(project.paths.kernel(operator), old, new):
+        project.passes(f"compile:{operator}")
+        yield project
     project.passes(f"compile:{operator}")
-
-
-def restore(project: Project, operator: str, text: str) -> None:
-    (project.root / f"native/{operator}/kernel.h").write_text(text)
-    built(project, operator)

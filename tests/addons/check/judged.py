@@ -31,6 +31,34 @@ class Judged:
         """Return the findings with a mark, a line each."""
         return "\n".join(f"{f.question}: {f}" for f in self.findings if f.mark == mark)
 
+    def is_said(self, start: str, *words: str) -> None:
+        """Assert how the outcome with its reason begins, and words of ``reason: ``, or of a mark, such as ``note: ``;
+        after ``no note: `` those that it does not have, or nothing, where no finding has the mark."""
+        assert f"{self.outcome}: {self.reason}\n".startswith(start), self
+        assert self.outcome != "right" or not self.said("wrong"), self
+        for where, _, text in (one.partition(": ") for one in words):
+            mark = where.removeprefix("no ")
+            found = self.reason if mark == "reason" else self.said(mark)
+            assert (found != "" and text in found) == (mark == where), self
+
+
+def model_text(
+    graph: str,
+    *functions: str,
+    inputs: str = "float[3] x",
+    outputs: str = "float[3] y",
+    constants: str = "",
+    opset: int = 17,
+    imports: str = '"loc":1',
+) -> str:
+    """Return the text of a model; a function is ``name <attributes> (inputs) => (outputs) {...}`` in the domain loc, or
+    has its header."""
+    own = f'<domain: "loc", opset_import: ["":{opset}, "loc":1]> '
+    head = (
+        f'<ir_version: 10, opset_import: ["":{opset}, {imports}]> g ({inputs}) => ({outputs}) {constants} {{ {graph} }}'
+    )
+    return "\n".join([head, *(one if one.startswith("<") else own + one for one in functions)])
+
 
 def judged(made: ModelProto | str | bytes | Path, folder: Path, options: PartOptions | None = None) -> Judged:
     """Check a model, its text, its bytes or its file in a folder without operators."""

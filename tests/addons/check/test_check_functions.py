@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from opmatrix.basics import finding
 from tests.addons.check.models import checked, wrong
 from tests.support.forked import forked
 from tests.support.projects import Project
 
-pytestmark = [pytest.mark.compile, pytest.mark.ort, pytest.mark.slow]
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
 
-EXPORT_CRASH = """
+FUNCTION = """
 import os
 import torch
 
@@ -24,24 +26,8 @@ class Fragile(torch.nn.Module):
             os.abort()
         return torch.relu(x)
 
-def build():
+def fragile():
     return Fragile(), (torch.zeros(2),)
-"""
-
-
-@pytest.mark.torch
-def test_an_exporter_that_dies_does_not_stop_the_other(project: Project) -> None:
-    (project.root / "fragile.py").write_text(EXPORT_CRASH)
-    code, text = checked(project, "fragile:build")
-    assert code == 1
-    assert wrong(text) == ["export"]
-    assert "while the legacy exporter ran: died of SIGABRT" in text
-    assert text.count("gives the module Fragile") == 1
-    assert "with torch 2.13: 1 output" in text.partition("torch2.13-dynamo-opset18")[2]
-
-
-FUNCTION = """
-import torch
 
 class Chain(torch.nn.Module):
     def __init__(self):
@@ -87,77 +73,62 @@ def function(project: Project) -> str:
     return "chain.py"
 
 
-@pytest.mark.torch
-def test_a_torch_function_with_two_custom_operators_agrees_through_both_exporters(
-    project: Project, function: str
-) -> None:
+def test_an_exporter_that_dies_does_not_stop_the_other(project: Project, function: str) -> None:
+    code, text = checked(project, f"{function}:fragile")
+    assert code == 1 and wrong(text) == ["export"]
+    assert "while the legacy exporter ran: died of SIGABRT" in text
+    assert text.count("gives the module Fragile") == 1
+    assert "with torch 2.13: 1 output" in text.partition("torch2.13-dynamo-opset18")[2]
+
+
+def test_two_custom_operators_agree_through_both_exporters(project: Project, function: str) -> None:
     code, text = checked(project, f"{function}:build")
     assert code == 0, text
-    for exporter in ("legacy", "dynamo"):
-        assert f"torch2.13-{exporter}-opset18" in text
-    own = "custom: 1 com.microsoft::Inverse (ops/inverse), 1 mydomain::mygroupnorm (ops/group_norm)"
-    assert text.count(own) == 2
-    assert text.count("with torch 2.13: 2 outputs within rtol=0.0001 atol=1e-05") == 2
-    assert text.count("normed float32[N, 4, 6], inverse float32[3, 3]") == 2
+    assert "torch2.13-legacy-opset18" in text and "torch2.13-dynamo-opset18" in text
+    for twice in (
+        "custom: 1 com.microsoft::Inverse (ops/inverse), 1 mydomain::mygroupnorm (ops/group_norm)",
+        "with torch 2.13: 2 outputs within rtol=0.0001 atol=1e-05",
+        "normed float32[N, 4, 6], inverse float32[3, 3]",
+    ):
+        assert text.count(twice) == 2, twice
 
 
-@pytest.mark.torch
 def test_a_missing_torch_library_has_the_command_that_builds_it(project: Project, function: str) -> None:
     path = project.paths.torch_library("group_norm")
-    kept = path.read_bytes()
-    path.unlink()
-    try:
-        code, text = checked(project, f"{function}:build")
-    finally:
-        path.write_bytes(kept)
-    assert code == 2
-    assert "the module raised AttributeError" in text
-    assert "libgroup_norm_torch.so is missing" in text.splitlines()[-1]
-    assert "python -m opmatrix compile group_norm" in text.splitlines()[-1]
+    away = path.rename(path.with_suffix(".away"))
+    code, text = checked(project, f"{function}:build")
+    away.rename(path)
+    assert code == 2 and "the module raised AttributeError" in text
+    last = text.splitlines()[-1]
+    assert "libgroup_norm_torch.so is missing" in last and "python -m opmatrix compile group_norm" in last
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize(
     ("name", "words"),
     [
         ("raises", "raises() raised RuntimeError: inconsistent tensor size"),
         ("bad_call", "the module raised TypeError: Chain.forward() missing 1 required positional argument: 'm'"),
         ("unknown", "has no attribute 'custom_groupnorm'"),
-    ],
-)
-def test_a_function_that_builds_no_model_is_one_sentence(
-    project: Project, function: str, name: str, words: str
-) -> None:
-    code, text = checked(project, f"{function}:{name}")
-    assert code == 2, text
-    assert words in text.splitlines()[-1]
-    assert "Traceback" not in text
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
         ("number", "number() returned a int; return (module, inputs), or (module, inputs, options)"),
         ("no_tensors", "returned a float among the inputs, which must be a tuple of tensors"),
         ("surplus", "the option 'dynamics', allowed: input_names, output_names, dynamic; did you mean 'dynamic'?"),
-        ("biuld", "chain.py: no function 'biuld', there is: build, raises"),
+        ("biuld", "chain.py: no function 'biuld', there is: fragile, build, raises"),
     ],
 )
-def test_a_function_that_returns_no_model_is_one_sentence(
-    project: Project, function: str, name: str, words: str, torch: Any, tmp_path: Path
+def test_a_function_that_builds_no_model_is_one_sentence(
+    project: Project, function: str, name: str, words: str, torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As above, without a process per case, each of which would import torch."""
-    from opmatrix.addons.check.capture import build
+    """In a child, since a process of each would import torch."""
+    from opmatrix.addons.check import capture
 
-    def run() -> None:
-        build(f"{function}:{name}", project.root)
-
-    said = forked(run, tmp_path / "log")
+    monkeypatch.chdir(project.root)
+    target = f"{function}:{name}"
+    run = partial(capture.run, project.paths, target=target, exporters=["legacy"], opset=18, into=tmp_path)
+    assert forked(run, tmp_path / "log") == ""
+    said = finding.read(tmp_path / capture.PART)[1]["error"]
     assert words in said and "\n" not in said
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize(
     "kernel",
     [("group_norm", "  double unit = 1;", "  if (count > 0) __builtin_trap();\n  double unit = 1;")],
@@ -165,7 +136,6 @@ def test_a_function_that_returns_no_model_is_one_sentence(
 )
 def test_a_crash_in_torch_is_a_finding(kernel: Project, function: str) -> None:
     code, text = checked(kernel, f"{function}:build")
-    assert code == 1
-    assert wrong(text) == ["torch"]
+    assert code == 1 and wrong(text) == ["torch"]
     assert "while the model ran in torch 2.13: died of SIGILL" in text
     assert "Replay: python -m opmatrix check-capture chain.py:build" in text

@@ -20,6 +20,9 @@ from opmatrix.addons.check.several import SeveralChecks
 from opmatrix.basics import finding
 from opmatrix.engine.server_pool import Pool
 from opmatrix.project.paths import Paths
+from tests.support.projects import write_files
+
+KNOWN = {"libraries": [], "link": [], "own": False, "ran": True, "agrees": False, "differs": False, "inputs": ""}
 
 
 def entry(arguments: Sequence[str]) -> int:
@@ -27,31 +30,24 @@ def entry(arguments: Sequence[str]) -> int:
     part = arguments[0].removeprefix("check-")
     if part == "models":  # dies at once
         os._exit(1)
-    folder = Path(arguments[arguments.index("--into") + 1])
-    if Path("what").read_text().startswith("optimizer"):
-        return _with_optimizer(part, arguments, folder)
-    match Path("what").read_text():
+    written = Path(arguments[arguments.index("--into") + 1]) / f"{part}.json"
+    died = arguments[arguments.index("--died") + 1] if "--died" in arguments else ""
+    match what := Path("what").read_text():
         case "end":
-            finding.write(folder / f"{part}.json", [finding.ok("nodes", "fine")], libraries=[], link=[], own=False)
+            finding.write(written, [finding.ok("nodes", "fine")], **KNOWN)
             os._exit(0)
         case "exit":
             sys.exit()
         case "nothing":
-            finding.write(folder / f"{part}.json", [], libraries=[], link=[], own=False, ran=False, agrees=False)
+            finding.write(written, [], **KNOWN | {"ran": False})
         case "half":
-            (folder / f"{part}.json").parent.mkdir(parents=True, exist_ok=True)
-            (folder / f"{part}.json").write_text('{"findings": [')
-    return 0
-
-
-def _with_optimizer(part: str, arguments: Sequence[str], folder: Path) -> int:
-    """Die where a run has the optimised graph, or in any run."""
-    if part == "run" and ("--died" not in arguments or Path("what").read_text() == "optimizer and kernel"):
-        os.kill(os.getpid(), signal.SIGSEGV)
-    died = arguments[arguments.index("--died") + 1] if "--died" in arguments else ""
-    found = finding.wrong("optimizer", died) if died else finding.ok("nodes", "fine")
-    known = {"libraries": [], "link": [], "own": False, "ran": True, "agrees": False, "differs": False}
-    finding.write(folder / f"{part}.json", [found], inputs="", shapes=[], **known)
+            written.parent.mkdir(parents=True, exist_ok=True)
+            written.write_text('{"findings": [')
+        case "optimizer" | "optimizer and kernel":  # dies where a run has the optimised graph, or in any run
+            if part == "run" and (not died or what == "optimizer and kernel"):
+                os.kill(os.getpid(), signal.SIGSEGV)
+            found = finding.wrong("optimizer", died) if died else finding.ok("nodes", "fine")
+            finding.write(written, [found], shapes=[], **KNOWN)
     return 0
 
 
@@ -71,16 +67,13 @@ def test_a_part_without_an_answer_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
-    for name, text in {"what": what, "pyproject.toml": "[tool.opmatrix]\nformat = 1\n", "model.onnx": ""}.items():
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, {"what": what, "pyproject.toml": "[tool.opmatrix]\nformat = 1\n", "model.onnx": ""})
     model = str(tmp_path / "model.onnx")
     request = CheckRequest(asked="model.onnx", model=model, label="model", function=False, ort="", opset=18)
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
     path = {"PYTHONPATH": os.pathsep.join(map(str, sys.path))}
-    printed = io.StringIO()
+    printer, paths = FindingPrinter(printed := io.StringIO()), Paths(tmp_path)
     with (tmp_path / "lock").open("w") as lock:
-        printer = FindingPrinter(printed)
-        paths = Paths(tmp_path)
         checks = ModelChecks(paths, lock=lock.fileno(), command="doit check")
         checks._pool = Pool(paths, entry="test_check_run:entry", lock=lock.fileno(), variables=path)
         with checks:
@@ -90,8 +83,7 @@ def test_a_part_without_an_answer_is_a_failure(
                 time.sleep(0.01)
                 for _, answer in several.new_answers():
                     printer.print(answer.findings)
-    assert printer.counts["wrong"] >= 1
-    assert message in printed.getvalue()
+    assert printer.counts["wrong"] >= 1 and message in printed.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -114,9 +106,6 @@ def test_a_death_of_the_comparison_or_of_opmatrix_is_no_fault_of_the_model(
     assert "the process did not end within 4 s" in found.text
     assert judge([found], {})[0] == ("wrong" if mark == "wrong" else "unknown")
     assert _deaths(Result(), part) == []
-
-
-def test_a_model_that_opmatrix_cannot_check_is_unknown() -> None:
-    """A check without a result fails, but the model does not."""
-    found = finding.ours("in check-read: the process failed: KeyError")
-    assert judge([found, finding.wrong("check", "nothing was checked")], {}) == ("unknown", str(found))
+    # A check without a result fails, but the model does not.
+    failed = finding.ours("in check-read: the process failed: KeyError")
+    assert judge([failed, finding.wrong("check", "nothing was checked")], {}) == ("unknown", str(failed))

@@ -47,58 +47,16 @@ def model(nodes: str, imports: str = '"": 18, "mydomain": 1', *functions: str) -
         float[4] bias = {{0, 0, 0, 0}}> {{ {nodes} }}""", *functions)))  # fmt: skip
 
 
-def test_nodes_without_faults_are_counted_and_named(specs: list[OpSpec]) -> None:
-    nodes = f"{NORM} r = Relu (x) z = com.microsoft.Inverse (y) w = com.microsoft.BiasGelu (z, bias)"
-    found = findings_of(model(nodes, '"": 18, "mydomain": 1, "com.microsoft": 1'), specs, BUILTIN)
-    assert [(f.mark, f.text) for f in found] == [
-        (
-            "ok",
-            "4 nodes, custom: 1 com.microsoft::BiasGelu (ONNX Runtime's own), 1 com.microsoft::Inverse (ops/inverse), "
-            "1 mydomain::mygroupnorm (ops/group_norm)",
-        )
-    ]
-
-
 DUAL = "y, z = rknn_cst.cstDualResidual <alpha = 2.0> (x, x)"
 GAP = "An attribute given as an input, or the other way round, leaves such a gap; compare with ops/group_norm/spec.py"
 
 
-@pytest.mark.parametrize(
-    ("nodes", "imports", "text", "remedy"),
-    [
-        (NORM.replace("mydomain.", ""), '"": 18', "mygroupnorm (gives 'y'): ONNX has no such operator",
-         "Give the node the domain 'mydomain' of ops/group_norm"),
-        ("y = com.microsoft.BiasGelo (x)", '"": 18, "com.microsoft": 1',
-         "com.microsoft::BiasGelo (gives 'y'): neither this project nor ONNX Runtime has such an operator",
-         "Did you mean 'com.microsoft::BiasGelu'?"),
-        (DUAL, '"": 9, "rknn_cst": 1', "rknn_cst::cstDualResidual (gives 'y'): the model has opset 9, and "
-         "ops/dual_residual is declared from 12 on", "Export at opset 12 or above"),
-        (NORM.replace(", bias", ""), '"": 18, "mydomain": 1',
-         f"{LABEL}: its input 'bias', number 4 of 4 (x, num_groups, scale, bias), is missing", GAP),
-        (NORM.replace("groups", '""'), '"": 18, "mydomain": 1',
-         f"{LABEL}: its input 'num_groups', number 2 of 4 (x, num_groups, scale, bias), is missing", GAP),
-        ("y, z = test.customop.CustomOpTwo (x)", '"": 18, "test.customop": 1',
-         "test.customop::CustomOpTwo (gives 'y'): it has 2 outputs, declared: 1 (y)",
-         "Compare with ops/custom_op_two/spec.py"),
-        ("y = test.customop.AddAndRound (x)", '"": 18, "test.customop": 1',
-         "test.customop::AddAndRound (gives 'y'): ops/add_and_round has no node of its own: it is written as nodes "
-         "of custom_op_one and custom_op_two", "Export it again"),
-        ("y = Gelu (x)", '"": 18', "Gelu (gives 'y'): the model has opset 18, and the operator begins at 20",
-         "Export at opset 20 or above"),
-        ("y = Upsample (x, scale)", '"": 18', "Upsample (gives 'y'): no operator of opset 18 any more",
-         "Export it again; onnx.version_converter may do as well"),
-    ],
-    ids=lambda value: str(value)[:30],
-)  # fmt: skip
-def test_a_planted_fault_is_named(specs: list[OpSpec], nodes: str, imports: str, text: str, remedy: str) -> None:
-    """Other faults are in tests/faults/check_kernels.toml."""
-    found = list(findings_of(model(nodes, imports), specs, BUILTIN))
-    assert [(f.mark, f.text, f.remedy) for f in found] == [("wrong", text, remedy)]
-
-
-def test_an_attribute_with_a_default_may_be_missing(specs: list[OpSpec]) -> None:
-    made = model(NORM.replace(" <epsilon = 1e-5>", ""))
-    assert [f.mark for f in findings_of(made, specs, BUILTIN)] == ["ok"]
+UNKNOWN = NORM.replace("groupnorm", "groupnrm")
+NO_GROUPNRM = "neither this project nor ONNX Runtime has such an operator"
+BRANCHES = ", ".join(f"{name}_branch = g () => (float y) {{ {UNKNOWN} }}" for name in ("then", "else"))
+TWICE = '<domain: "local", opset_import: ["": 18]> Twice (a) => (b) { b = Add (a, a) }'
+SUPPRESS = "opmatrix::NonMaximumSuppression (gives 'i')"
+OWN = "1 mydomain::mygroupnorm (ops/group_norm)"
 
 
 def nms(inputs: str, which: str = "center") -> ModelProto:
@@ -106,25 +64,63 @@ def nms(inputs: str, which: str = "center") -> ModelProto:
     return model(node, '"": 18, "opmatrix": 1')
 
 
-def test_optional_and_variadic_inputs_are_counted_as_declared(specs: list[OpSpec]) -> None:
-    for inputs in ("x, s", 'x, s, "", v', 'x, s, "", "", a, b, c'):
-        assert [f.mark for f in findings_of(nms(inputs), specs, BUILTIN)] == ["ok"], inputs
-    (found,) = findings_of(nms("x"), specs, BUILTIN)
-    assert "its input 'scores', number 2 of 5" in found.text
+@pytest.mark.parametrize(
+    ("made", "mark", "text", "remedy"),
+    [
+        (model(f"{NORM} r = Relu (x) z = com.microsoft.Inverse (y) w = com.microsoft.BiasGelu (z, bias)",
+               '"": 18, "mydomain": 1, "com.microsoft": 1'), "ok",
+         "4 nodes, custom: 1 com.microsoft::BiasGelu (ONNX Runtime's own), 1 com.microsoft::Inverse (ops/inverse), "
+         + OWN, ""),
+        (model(NORM.replace(" <epsilon = 1e-5>", "")), "ok", f"1 node, custom: {OWN}", ""),
+        (model("y = local.Twice (x)", '"": 18, "local": 1', TWICE), "ok",
+         "1 node, none custom; calls of the model's functions: 1 local::Twice", ""),
+        *((nms(inputs), "ok", "1 node, custom: 1 opmatrix::NonMaximumSuppression (ops/nms)", "")
+          for inputs in ("x, s", 'x, s, "", v', 'x, s, "", "", a, b, c')),
+        (nms("x"), "wrong", f"{SUPPRESS}: its input 'scores', number 2 of 5 (boxes, scores, classes?, valid?, "
+         "factors*), is missing", GAP.replace("group_norm", "nms")),
+        (nms("x, s", "centre"), "wrong", f"{SUPPRESS}: attribute 'format': found 'centre', allowed: 'corners', "
+         "'center'; did you mean \"'center'\"?", "Compare with ops/nms/spec.py"),
+        (model(NORM.replace("y =", '"" =')), "wrong", "mydomain::mygroupnorm (gives ''): output 'y' has no name, and "
+         "it is not optional", "Name it, or see ops/group_norm/spec.py"),
+        (model(f"{UNKNOWN} {UNKNOWN}"), "wrong", f"mydomain::mygroupnrm (gives 'y') (and 1 more node): {NO_GROUPNRM}",
+         "Did you mean 'mydomain::mygroupnorm'?"),
+        (model(f"y = If <{BRANCHES}> (c)"), "wrong",
+         f"mydomain::mygroupnrm (gives 'y') (and 1 more node): {NO_GROUPNRM}", "Did you mean 'mydomain::mygroupnorm'?"),
+        (model(NORM.replace("mydomain.", ""), '"": 18'), "wrong",
+         "mygroupnorm (gives 'y'): ONNX has no such operator", "Give the node the domain 'mydomain' of ops/group_norm"),
+        (model("y = com.microsoft.BiasGelo (x)", '"": 18, "com.microsoft": 1'), "wrong",
+         f"com.microsoft::BiasGelo (gives 'y'): {NO_GROUPNRM}", "Did you mean 'com.microsoft::BiasGelu'?"),
+        (model(DUAL, '"": 9, "rknn_cst": 1'), "wrong", "rknn_cst::cstDualResidual (gives 'y'): the model has opset 9, "
+         "and ops/dual_residual is declared from 12 on", "Export at opset 12 or above"),
+        (model(NORM.replace(", bias", "")), "wrong",
+         f"{LABEL}: its input 'bias', number 4 of 4 (x, num_groups, scale, bias), is missing", GAP),
+        (model(NORM.replace("groups", '""')), "wrong",
+         f"{LABEL}: its input 'num_groups', number 2 of 4 (x, num_groups, scale, bias), is missing", GAP),
+        (model("y, z = test.customop.CustomOpTwo (x)", '"": 18, "test.customop": 1'), "wrong",
+         "test.customop::CustomOpTwo (gives 'y'): it has 2 outputs, declared: 1 (y)",
+         "Compare with ops/custom_op_two/spec.py"),
+        (model("y = test.customop.AddAndRound (x)", '"": 18, "test.customop": 1'), "wrong",
+         "test.customop::AddAndRound (gives 'y'): ops/add_and_round has no node of its own: it is written as nodes "
+         "of custom_op_one and custom_op_two", "Export it again"),
+        (model("y = Gelu (x)", '"": 18'), "wrong",
+         "Gelu (gives 'y'): the model has opset 18, and the operator begins at 20", "Export at opset 20 or above"),
+        (model("y = Upsample (x, scale)", '"": 18'), "wrong", "Upsample (gives 'y'): no operator of opset 18 any more",
+         "Export it again; onnx.version_converter may do as well"),
+    ],
+    ids=lambda value: str(value)[:30] if isinstance(value, str) else None,
+)  # fmt: skip
+def test_the_nodes_of_a_model(made: ModelProto, mark: str, text: str, remedy: str, specs: list[OpSpec]) -> None:
+    """Other faults are in tests/faults/check_kernels.toml."""
+    found = list(findings_of(made, specs, BUILTIN))
+    assert [(f.mark, f.text, f.remedy) for f in found] == [(mark, text, remedy)]
 
 
-def test_a_required_output_must_have_a_name(specs: list[OpSpec]) -> None:
+def test_an_optional_output_may_have_no_name(specs: list[OpSpec]) -> None:
     made = model(NORM.replace("y =", '"" ='))
-    (found,) = findings_of(made, specs, BUILTIN)
-    assert "output 'y' has no name, and it is not optional" in found.text
-    (spec,) = [spec for spec in specs if spec.name == "group_norm"]
+    (spec,) = used_operators(model(NORM), specs)
     loose = replace(spec, outputs=tuple(replace(o, optional=True) for o in spec.outputs))
+    assert spec.name == "group_norm"
     assert [f.mark for f in findings_of(made, [loose], BUILTIN)] == ["ok"]
-
-
-def test_an_invalid_value_is_named_with_the_allowed_ones(specs: list[OpSpec]) -> None:
-    (found,) = findings_of(nms("x, s", "centre"), specs, BUILTIN)
-    assert "attribute 'format': found 'centre', allowed: 'corners', 'center'; did you mean" in found.text
 
 
 def test_unknown_operators_are_named_with_their_domain(specs: list[OpSpec]) -> None:
@@ -132,22 +128,6 @@ def test_unknown_operators_are_named_with_their_domain(specs: list[OpSpec]) -> N
     (found,) = findings_of(made, specs, BUILTIN)
     assert found.text.startswith("acme::Fast (gives 'y0') (and 2 more nodes, among them acme::Slow): neither")
     assert found.remedy.endswith("`doit new --from-onnx` declares what is missing, from this model")
-
-
-UNKNOWN = NORM.replace("groupnorm", "groupnrm")
-
-
-def test_one_fault_of_several_nodes_is_reported_once(specs: list[OpSpec]) -> None:
-    (found,) = findings_of(model(f"{UNKNOWN} {UNKNOWN}"), specs, BUILTIN)
-    assert found.text.startswith("mydomain::mygroupnrm (gives 'y') (and 1 more node): ")
-
-
-def test_a_node_in_a_branch_is_checked(specs: list[OpSpec]) -> None:
-    branches = ", ".join(f"{name}_branch = g () => (float y) {{ {UNKNOWN} }}" for name in ("then", "else"))
-    made = model(f"y = If <{branches}> (c)")
-    assert [f.mark for f in findings_of(made, specs, BUILTIN)] == ["wrong"]
-    (nodes,) = node_faults(inline(made, specs), specs, BUILTIN).values()
-    assert [n.op_type for n in nodes] == ["mygroupnrm", "mygroupnrm"]
 
 
 def test_schemas_are_read_once_for_all_unknown_nodes(specs: list[OpSpec], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,51 +141,23 @@ def test_schemas_are_read_once_for_all_unknown_nodes(specs: list[OpSpec], monkey
     assert next(reads) == 1
 
 
-def test_a_function_of_the_model_needs_no_operator(specs: list[OpSpec]) -> None:
-    twice = '<domain: "local", opset_import: ["": 18]> Twice (a) => (b) { b = Add (a, a) }'
-    made = model("y = local.Twice (x)", '"": 18, "local": 1', twice)
-    (found,) = findings_of(made, specs, BUILTIN)
-    assert (found.mark, found.text) == ("ok", "1 node, none custom; calls of the model's functions: 1 local::Twice")
-
-
-def libraries(paths: Paths, operators: tuple[Operator, ...], *names: str) -> tuple[list[str], list[Finding]]:
-    found = needed_libraries(paths, [o for o in operators if o.name in names])
-    return [str(p.relative_to(paths.root)) for p in found.libraries], list(found.findings)
-
-
-def built(paths: Paths, *names: str) -> None:
-    for name in names:
+def test_operators_of_one_domain_share_a_library(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
+    paths = Paths(tmp_path)
+    for name in ("group_norm", "dual_residual", "custom_op_one", "custom_op_two"):
         paths.ort_library(name).parent.mkdir(parents=True)
         paths.ort_library(name).touch()
 
+    def libraries(*names: str, by_hand: str = "") -> tuple[list[str], Finding]:
+        chosen = [o for o in operators if o.name in names]
+        own = {by_hand: {"ort.cc"}}
+        chosen = [replace(o, handwritten_files=o.handwritten_files | own.get(o.name, set())) for o in chosen]
+        found = needed_libraries(paths, chosen)
+        (said,) = found.findings
+        return [path.name for path in found.libraries], said
 
-def test_operators_of_different_domains_keep_their_libraries(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
-    paths = Paths(tmp_path)
-    built(paths, "group_norm", "dual_residual")
-    kept, (found,) = libraries(paths, operators, "group_norm", "dual_residual", "inverse")
-    assert [Path(p).name for p in kept] == ["libgroup_norm_ort.so", "libdual_residual_ort.so"]
-    assert found.mark == "ok"
-
-
-def test_operators_of_one_domain_share_a_library(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
-    paths = Paths(tmp_path)
-    built(paths, "custom_op_one", "custom_op_two")
-    kept, (found,) = libraries(paths, operators, "custom_op_two", "custom_op_one")
-    assert [Path(p).name for p in kept] == ["libcustom_op_one+custom_op_two_ort.so"]
-    assert "which share a domain" in found.text
-
-
-def test_a_handwritten_binding_cannot_share_a_library(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
-    paths = Paths(tmp_path)
-    built(paths, "custom_op_one", "custom_op_two")
-    by_hand = tuple(
-        replace(o, handwritten_files=o.handwritten_files | {"ort.cc"}) if o.name == "custom_op_two" else o
-        for o in operators
-    )
-    _, (found,) = libraries(paths, by_hand, "custom_op_one", "custom_op_two")
-    assert found.mark == "wrong"
-    assert "ops/custom_op_two has an ort.cc of its own" in found.text
-
-
-def test_the_operators_of_a_model_are_found(specs: list[OpSpec]) -> None:
-    assert [o.name for o in used_operators(model(NORM), specs)] == ["group_norm"]
+    kept, found = libraries("group_norm", "dual_residual", "inverse")
+    assert (kept, found.mark) == (["libgroup_norm_ort.so", "libdual_residual_ort.so"], "ok")
+    kept, found = libraries("custom_op_two", "custom_op_one")
+    assert kept == ["libcustom_op_one+custom_op_two_ort.so"] and "which share a domain" in found.text
+    _, found = libraries("custom_op_one", "custom_op_two", by_hand="custom_op_two")
+    assert found.mark == "wrong" and "ops/custom_op_two has an ort.cc of its own" in found.text

@@ -14,12 +14,12 @@ import pytest
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]  # protobuf has no annotations
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from opmatrix.addons.check import parts, per_node
+from opmatrix.addons.check import compare, parts, per_node
 from opmatrix.addons.check.inputs import find_inputs
 from opmatrix.basics import finding
 from opmatrix.basics.errors import UsageError
-from opmatrix.basics.finding import Finding
 from opmatrix.project.paths import Paths
+from tests.addons.check.judged import judged
 
 pytestmark = pytest.mark.ort
 
@@ -32,8 +32,7 @@ def model(*nodes: NodeProto, elements: int = TensorProto.FLOAT, shape: tuple[int
 
 
 def changed(change: Callable[[ModelProto], object]) -> ModelProto:
-    made = model()
-    change(made)
+    change(made := model())
     return made
 
 
@@ -50,17 +49,6 @@ def elsewhere(location: str) -> ModelProto:
     made = tensor(data_location=TensorProto.EXTERNAL)
     made.graph.initializer[0].external_data.add(key="location", value=location)
     return made
-
-
-def checked(made: ModelProto | bytes, root: Path, folder: Path) -> tuple[list[Finding], str]:
-    """Return what check-read finds, and the message with which it rejects the file."""
-    from opmatrix.addons.check import read
-
-    path = folder / "model.onnx"
-    path.write_bytes(made if isinstance(made, bytes) else made.SerializeToString())
-    read.run(Paths(root), model=path, ort="", libraries=(), into=folder)
-    findings, known = finding.read(folder / read.PART)
-    return findings, str(known["error"])
 
 
 def nested(depth: int) -> bytes:
@@ -91,10 +79,10 @@ NO_MODELS = {
 
 
 @pytest.mark.parametrize("content", NO_MODELS.values(), ids=NO_MODELS.keys())
-def test_what_is_no_model_is_refused_in_one_sentence(content: bytes, root: Path, tmp_path: Path) -> None:
-    findings, error = checked(content, root, tmp_path)
-    assert findings == [] and "\n" not in error
-    assert error.startswith(f"{tmp_path / 'model.onnx'}: no ONNX model")
+def test_what_is_no_model_is_refused_in_one_sentence(content: bytes, tmp_path: Path) -> None:
+    found = judged(content, tmp_path)
+    found.is_said(f"unreadable: {tmp_path / 'model.onnx'}: no ONNX model")
+    assert found.findings == [] and "\n" not in found.reason
 
 
 HOSTILE: dict[str, tuple[ModelProto, str]] = {
@@ -115,10 +103,9 @@ HOSTILE["blank attribute"][0].graph.node[0].attribute.append(AttributeProto())
 
 
 @pytest.mark.parametrize(("made", "words"), HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_fault_of_a_hostile_model_is_a_finding(made: ModelProto, words: str, root: Path, tmp_path: Path) -> None:
-    findings, error = checked(made, root, tmp_path)
-    assert error == ""
-    assert [f for f in findings if words in str(f)], [*map(str, findings)]
+def test_a_fault_of_a_hostile_model_is_a_finding(made: ModelProto, words: str, tmp_path: Path) -> None:
+    found = judged(made, tmp_path)
+    assert found.outcome != "unreadable" and [f for f in found.findings if words in str(f)], found
 
 
 @pytest.mark.parametrize(
@@ -126,45 +113,31 @@ def test_a_fault_of_a_hostile_model_is_a_finding(made: ModelProto, words: str, r
     [
         (model(shape=(-5, 4)), r"input 'x' has a size below 0: \[-5, 4\]"),
         (model(elements=99), "input 'x' has the element type 99, which is none of ONNX's"),
-        (changed(lambda made: made.graph.input[0].ClearField("type")), "input 'x' is no tensor but of unknown type"),
+        (changed(lambda made: made.graph.input[0].ClearField("type")),
+         "input 'x' is no tensor but of unknown type: what it takes cannot be drawn"),
     ],
-)
+)  # fmt: skip
 def test_inputs_that_cannot_be_drawn_are_refused(made: ModelProto, words: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=words):
         find_inputs(made, tmp_path / "model.onnx", None, [])
 
 
-def test_many_nodes_are_read(root: Path, tmp_path: Path) -> None:
+def test_many_nodes_and_a_long_vector_are_read(tmp_path: Path) -> None:
+    """onnx propagates values of vectors, which may be sizes: of this one it would take a terabyte."""
     names = ["x", *(f"t{n}" for n in range(2999)), "y"]
     made = model(*(helper.make_node("Relu", [a], [b]) for a, b in pairwise(names)))
-    findings, _ = checked(made, root, tmp_path)
-    assert [f.mark for f in findings] == ["ok", "ok", "ok"]
+    judged(made, tmp_path).is_said("right: with onnx.reference, node by node: 3000 nodes\n")
+    made = model(helper.make_node("Add", ["x", "x"], ["y"]), shape=(2**33,))
+    judged(made, tmp_path).is_said("", f"ok: types and shapes: inferred throughout: y float32[{2**33}]")
 
 
 def test_a_mask_in_a_file_of_its_own_is_no_fault(tmp_path: Path) -> None:
     """The check for random nodes reads the model without what is in other files."""
-    from opmatrix.addons.check import run
-
-    mask = numpy_helper.from_array(np.eye(64, dtype=bool), "mask")
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [64, 64]) for name in ("x", "y")]
-    where = helper.make_node("Where", ["mask", "x", "x"], ["y"])
-    graph = helper.make_graph([where], "graph", values[:1], values[1:], [mask])
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    made = model(helper.make_node("Where", ["mask", "x", "x"], ["y"]), shape=(64, 64))
+    made.graph.initializer.append(numpy_helper.from_array(np.eye(64, dtype=bool), "mask"))
     path = tmp_path / "model.onnx"
     onnx.save(made, path, save_as_external_data=True, location="mask.bin", size_threshold=0)
-    given: dict[str, Any] = dict.fromkeys(("inputs", "against", "rtol", "atol"))
-    run.run(Paths(tmp_path), model=path, libraries=(), shapes=(), of="", into=tmp_path, **given)
-    findings, known = finding.read(tmp_path / run.PART)
-    assert known["ran"], findings
-
-
-def test_a_long_vector_takes_no_memory_per_element(tmp_path: Path) -> None:
-    """onnx propagates values of vectors, which may be sizes: of this one it would take a terabyte."""
-    made = model(helper.make_node("Add", ["x", "x"], ["y"]), shape=(2**33,))
-    findings, error = checked(made, tmp_path, tmp_path)
-    assert not error and [f.text for f in findings if f.question == "types and shapes"] == [
-        f"inferred throughout: y float32[{2**33}]"
-    ]
+    assert judged(path, tmp_path).outcome == "right"
 
 
 class Large:
@@ -184,16 +157,13 @@ class Large:
 def test_a_model_too_large_to_compare_is_not_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, differs: bool
 ) -> None:
-    from opmatrix.addons.check import compare
-
     path = tmp_path / "model.onnx"
     path.write_bytes(model().SerializeToString())
     monkeypatch.setattr(per_node, "ModelProto", Large)
     monkeypatch.setattr(per_node, "model_of", lambda *_: Large())
     given: dict[str, Any] = dict.fromkeys(("inputs", "against", "rtol", "atol"))
-    compare.run(
-        Paths(tmp_path), model=path, libraries=(), shapes=(), differs=differs, own=False, into=tmp_path, **given
-    )
+    given |= {"libraries": (), "shapes": (), "differs": differs, "own": False}
+    compare.run(Paths(tmp_path), model=path, into=tmp_path, **given)
     (found,), known = finding.read(tmp_path / compare.PART)
     assert found.mark == "note" and "larger than the 2 GB of protobuf" in found.text
     assert parts.judge([found], known)[0] == "unknown"

@@ -7,7 +7,9 @@ import re
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,17 +35,13 @@ def model(text: str, opset: int = 19, **constants: Any) -> ModelProto:
 ONE, UINT8 = np.float32(1), np.uint8(128)
 MUL = "(float[2,3] x) => (float[2,3] y) { m = %s(x) o = Div(a, b) y = Mul(m, o) }"
 PAIRS = " a = QuantizeLinear(x, s, zp) b = DequantizeLinear(a, s, zp) c = QuantizeLinear(b, t, %s)"
-# Of issues of ONNX Runtime, here found in 1.31.1: model, level, one of these names, and what is wrong.
-# At 71b51ad8 each was wrong, and no optimizer was named.
+# Of issues of ONNX Runtime, here found in 1.31.1: model, level, one of these names, and what is wrong. That of 24158,
+# FuseReluClip, is in tests/faults/check_models.toml.
 REAL = {
     "32416": (model(MUL % "Cast<to = 1>", a=ONE, b=ONE), "basic", {"CastElimination", "DivMulFusion"},
               "Node input 'm'"),
     "32413": (model(MUL % "Identity", a=ONE, b=ONE), "basic", {"EliminateIdentity", "DivMulFusion"}, "Node input 'm'"),
     "32414": (model(MUL % "Dropout", a=ONE, b=ONE), "basic", {"EliminateDropout", "DivMulFusion"}, "Node input 'm'"),
-    "24158": (
-        model("(int32[3] x) => (int32[3] y) { a = Relu(x) y = Clip(a, l, h) }", l=np.int32(-1), h=np.int32(1)),
-        "basic", {"FuseReluClip"}, "Unexpected data type for Clip 'min' input of 6",
-    ),
     "25259, one pair": (
         model("(float[8,9] x) => (float[8,9] y) {" + PAIRS % "zp" + " y = DequantizeLinear(c, t, zp) }",
               s=np.float32(0.0131), t=np.float32(0.0213), zp=UINT8),
@@ -69,12 +67,11 @@ def test_an_optimizer_that_breaks_a_model_is_named(
     made: ModelProto, level: str, names: set[str], words: str, tmp_path: Path
 ) -> None:
     found = judged(made, tmp_path)
-    assert found.outcome == "unsupported", found
     (fault,) = found.said("wrong").splitlines()
     name = re.match(r"optimizer: ONNX Runtime \S+ breaks the model by its optimizer (\w+) \(level (\w+)\): ", fault)
-    assert name and name[1] in names and name[2] == level, fault
-    assert words in fault
-    assert f"The model may be right: run it with disabled_optimizers=['{name[1]}'], and report it" in fault
+    assert name and name[1] in names and name[2] == level and words in fault, fault
+    remedy = f"The model may be right: run it with disabled_optimizers=['{name[1]}'], and report it"
+    found.is_said("unsupported: ", f"wrong: {remedy}")
     nodes = len(made.graph.node)
     assert found.reason.endswith(f"As it is, it agrees with onnx.reference, node by node: {nodes} nodes"), found.reason
 
@@ -83,57 +80,54 @@ PLAIN = "(float[N,4] x) => (float[N,4] y) { a = Exp(x) y = Neg(a) }"
 LEVELS = [(name, level) for level, names in OPTIMIZERS.items() for name in names]
 
 
-def plant(monkeypatch: pytest.MonkeyPatch, *names: str, how: str) -> None:
-    """Let sessions be broken unless all of these optimizers are off."""
+def plant(monkeypatch: pytest.MonkeyPatch, *names: str, how: str = "", run: Any = None) -> None:
+    """Let optimised sessions be broken unless all of these optimizers are off; `run`: what they do instead."""
     make = OrtSessions._session
+
+    def computes(made: Any, *given: Any) -> Any:
+        if how == "fails":
+            raise RuntimeError("planted")
+        return [value + np.float32(0.5) for value in made.run(*given)]
 
     def broken(self: OrtSessions, content: Any, options: Any, without: Any) -> Any:
         made: Any = make(self, content, options, without)
-        level = options.graph_optimization_level
-        if level == onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL or {*names} <= {*without}:
+        plain = options.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        if plain or (names and {*names} <= {*without}):
             return made
         if how == "refuses":
             raise RuntimeError("planted")
         if how == "dies":
             os.kill(os.getpid(), signal.SIGKILL)
-
-        class Other:
-            def get_outputs(self) -> Any:
-                return made.get_outputs()
-
-            def run(self, *given: Any) -> Any:
-                if how == "fails":
-                    raise RuntimeError("planted")
-                return [value + np.float32(0.5) for value in made.run(*given)]
-
-        return Other()
+        return SimpleNamespace(get_outputs=made.get_outputs, run=partial(run or computes, made))
 
     monkeypatch.setattr(OrtSessions, "_session", broken)
 
 
-@pytest.mark.parametrize("how", ["refuses", "fails", "computes others"])
-@pytest.mark.parametrize(("name", "level"), LEVELS[:: len(LEVELS) // 4])
+@pytest.mark.parametrize(
+    ("names", "how", "said"),
+    [
+        *(
+            ((name,), how, f"by its optimizer {name} (level {level}): ")
+            for how in ("refuses", "fails", "computes others")
+            for name, level in LEVELS[:: len(LEVELS) // 4]
+        ),
+        (("ConstantFolding", "NchwcTransformer"), "computes others",
+         "by its optimizer ConstantFolding (level basic) and NchwcTransformer (level layout): "),
+        (("OfTheFuture",), "refuses", "breaks the model when it optimises: it refuses the optimised graph: planted"),
+        (("OfTheFuture",), "refuses",
+         "run it with graph_optimization_level=ORT_DISABLE_ALL, and report it to ONNX Runtime"),
+        (("ConstantFolding",), "dies", "by its optimizer ConstantFolding (level basic): the process died of SIGABRT"),
+    ],
+)  # fmt: skip
 def test_a_planted_optimizer_is_named(
-    name: str, level: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    names: tuple[str, ...], how: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(monkeypatch, name, how=how)
-    found = judged(model(PLAIN), tmp_path)
-    assert found.outcome == "unsupported", found
-    assert f"by its optimizer {name} (level {level}): " in found.reason
-
-
-def test_two_planted_optimizers_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, "ConstantFolding", "NchwcTransformer", how="computes others")
-    found = judged(model(PLAIN), tmp_path)
-    assert "by its optimizer ConstantFolding (level basic) and NchwcTransformer (level layout): " in found.reason
-
-
-def test_an_optimizer_without_a_known_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, "OfTheFuture", how="refuses")
-    found = judged(model(PLAIN), tmp_path)
-    assert found.outcome == "unsupported"
-    assert "breaks the model when it optimises: it refuses the optimised graph: planted" in found.reason
-    assert "run it with graph_optimization_level=ORT_DISABLE_ALL, and report it to ONNX Runtime" in found.reason
+    """Where it ends the process, the part runs again without the optimised graph: test_check_run.py."""
+    plant(monkeypatch, *names, how=how)
+    if how == "dies":
+        again = partial(check_run.run, died="the process died of SIGABRT")
+        monkeypatch.setattr(check_run, "run", lambda *given, died, **more: again(*given, **more))
+    judged(model(PLAIN), tmp_path).is_said("unsupported: ", f"reason: {said}")
 
 
 @pytest.mark.parametrize("right", [True, False], ids=["of a right model", "of a wrong one"])
@@ -141,21 +135,9 @@ def test_an_optimizer_with_expected_outputs(right: bool, tmp_path: Path, monkeyp
     x = np.float32([[1, 2, 3, 4]])
     np.savez(tmp_path / "given.npz", x=x, y=-np.exp(x) if right else x)
     plant(monkeypatch, "ConstantFolding", how="computes others")
-    found = judged(model(PLAIN), tmp_path, PartOptions(inputs=("--inputs", str(tmp_path / "given.npz"))))
-    assert found.outcome == ("unsupported" if right else "wrong"), found
-    assert ("with given.npz, not optimised: 1 output" in found.said("ok")) == right
-
-
-def test_a_process_that_an_optimizer_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The part of the check runs again without the optimised graph, in tests/addons/check/test_check_run.py."""
-    plant(monkeypatch, "ConstantFolding", how="dies")
-    from opmatrix.addons.check import run as check_run
-
-    monkeypatch.setattr(check_run, "run", lambda *given, died, run=check_run.run, **more: run(
-        *given, died="the process died of SIGABRT", **more))  # fmt: skip
-    found = judged(model(PLAIN), tmp_path)
-    assert found.outcome == "unsupported", found
-    assert "by its optimizer ConstantFolding (level basic): the process died of SIGABRT" in found.reason
+    judged(model(PLAIN), tmp_path, PartOptions(inputs=("--inputs", str(tmp_path / "given.npz")))).is_said(
+        "unsupported: " if right else "wrong: ", f"{'' if right else 'no '}ok: with given.npz, not optimised: 1 output"
+    )
 
 
 def test_a_graph_that_is_refused_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,9 +151,7 @@ def test_a_graph_that_is_refused_as_it_is(tmp_path: Path, monkeypatch: pytest.Mo
 
     (tmp_path / "model.onnx").write_bytes(content)
     monkeypatch.setattr(OrtSessions, "sessions", refuses)
-    found = judged(tmp_path / "model.onnx", tmp_path)
-    assert found.outcome == "right", found
-    assert "It refuses the graph as it is: planted" in found.said("ok")
+    judged(tmp_path / "model.onnx", tmp_path).is_said("right: ", "ok: It refuses the graph as it is: planted")
 
 
 CHAOS = "(float[4] x) => (float[4] y) { a = Mul(x, k) b = Sin(a) c = Mul(b, k) d = Sin(c) y = Mul(d, k) }"
@@ -181,23 +161,10 @@ CHAOS = "(float[4] x) => (float[4] y) { a = Mul(x, k) b = Sin(a) c = Mul(b, k) d
 def test_what_other_last_bits_of_the_inputs_change_is_no_fault(
     factor: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = OrtSessions._session
+    def run(made: Any, names: Any, given: Any) -> Any:
+        return made.run(names, {name: value * np.float32(factor) for name, value in given.items()})
 
-    def off(self: OrtSessions, content: Any, options: Any, without: Any) -> Any:
-        made: Any = make(self, content, options, without)
-        if options.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL:
-            return made
-
-        class Other:
-            def get_outputs(self) -> Any:
-                return made.get_outputs()
-
-            def run(self, names: Any, given: Any) -> Any:
-                return made.run(names, {name: value * np.float32(factor) for name, value in given.items()})
-
-        return Other()
-
-    monkeypatch.setattr(OrtSessions, "_session", off)
+    plant(monkeypatch, run=run)
     found = judged(model(CHAOS, k=np.float32(1000)), tmp_path)
     assert not found.said("wrong"), found
     assert ("Other last bits of the inputs change the outputs as much" in found.said("note")) == (factor != 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,11 @@ import pytest
 from onnx import parser
 
 from opmatrix.project.settings import FORMAT
-from tests.addons.check import handed, test_blame, test_functions
+from tests.addons.check import test_functions, test_outcomes
+from tests.addons.check.outside import check, model
 from tests.addons.check.test_hostile_models import HOSTILE, NO_MODELS
 from tests.addons.check.test_open_sizes import BAKED_IN, OPEN
-from tests.addons.check.test_order_of_nodes import UNSORTED
-from tests.addons.check.test_several_models import CRASH, check, model
+from tests.addons.check.test_several_models import CRASH
 
 pytestmark = pytest.mark.ort
 
@@ -26,7 +27,6 @@ def content(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {name: (p.stat().st_mtime_ns, p.read_bytes()) if p.is_file() else (0, b"") for name, p in every.items()}
 
 
-IN_BLAME = "TEXTS", "NOT_UTF8", "NO_NODES", "INSIDE", "OUTSIDE", "SPARSE"
 TABLES: Mapping[str, Mapping[str, Any]] = {
     "": {
         "crash": CRASH,
@@ -37,22 +37,20 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
     "open ": OPEN,
     "hostile ": HOSTILE,
     "no model ": NO_MODELS,
-    "unsorted ": UNSORTED,
-    "functions ": test_functions.RIGHT,
-    "wrong functions ": test_functions.WRONG,
-    **{f"{name} ": getattr(test_blame, name) for name in IN_BLAME},
+    "functions ": test_functions.OUTCOMES,
+    "outcomes ": test_outcomes.OUTCOMES,
 }
 
 
 def write_models(folder: Path) -> list[str]:
     """Write a model of each kind, and return their paths."""
-    paths = [folder / path for path in handed.write(folder)]
-    test_blame.write_data(folder / "m")
+    paths = []
+    test_outcomes.write_data(folder / "m")
     for table, rows in TABLES.items():
         for name, row in rows.items():
             made = row[0] if isinstance(row, tuple) else row
             made = parser.parse_model(made) if isinstance(made, str) else made
-            paths.append(folder / "m" / f"{table}{name}.onnx".replace(" ", "_").replace(",", ""))
+            paths.append(folder / "m" / (re.sub(r"[^\w-]+", "_", table + name) + ".onnx"))
             paths[-1].write_bytes(made if isinstance(made, bytes) else made.SerializeToString())
     (folder / "m/text_output_0.pb").write_bytes(b"")
     return [str(path) for path in paths]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import onnx
 import pytest
 
+from opmatrix.addons.check import command
+from opmatrix.basics.errors import ToolchainError
 from tests.addons.check.outside import ENDLESS, RIGHT, check, model, started
 from tests.incremental.conftest import processes, wait_for
 
@@ -21,35 +22,27 @@ CRASH = model(
     inputs="int32[N,4] x", output="int32[] y",
 )  # fmt: skip
 CHAIN = model("a = Mul (x, w) b = LeakyRelu <alpha = 0.1> (a) c = Add (b, w) y = Tanh (c)", "float[4] w = {1, 2, 3, 4}")
-ORDER = ["right", "crash", "random", "text", "missing", "mixed", "last"]
+MODELS = {  # with the outcome and words of its line
+    "right": (CHAIN, "right", ""),
+    "crash": (CRASH, "wrong", "runs: the process died of SIGFPE"),
+    "random": (model("y = RandomNormalLike (x)"), "unknown", "the outputs are random (RandomNormalLike (gives 'y'))"),
+    "text": (None, "unreadable", "no ONNX model"),
+    "missing": (model("y = Max (x, x)", inputs="int16[N,4] x", output="int16[] y"), "unsupported",
+                "does not implement Max (gives 'y'), version 13 of Max for these dtypes"),
+    "mixed": (model("y = Add (x, w)", "double w = {1}"), "wrong", "at Add (gives 'y')"),
+    "last": (RIGHT, "right", ""),
+}  # fmt: skip
 
 
 def test_each_of_several_models_has_a_line(tmp_path: Path) -> None:
     """A crash, a file that is no model and a missing kernel do not end the check of the others."""
-    models = {
-        "right": CHAIN,
-        "crash": CRASH,
-        "random": model("y = RandomNormalLike (x)"),
-        "missing": model("y = Max (x, x)", inputs="int16[N,4] x", output="int16[] y"),
-        "mixed": model("y = Add (x, w)", "double w = {1}"),
-        "last": RIGHT,
-    }
-    for name, made in models.items():
-        onnx.save(made, tmp_path / f"{name}.onnx")
-    (tmp_path / "text.onnx").write_text("hello")
-    names = [f"{name}.onnx" for name in models]
-    code, text = check(tmp_path, *names[:3], "text.onnx", *names[3:])
-    first, *others = text.splitlines()
-    models_of = sorted([first, *others[:6]], key=lambda line: ORDER.index(line[15:].partition(".")[0]))
-    lines = [*models_of, *others[6:]]
-    assert [line[2:14].strip() for line in lines[:7]] == [
-        "right", "wrong", "unknown", "unreadable", "unsupported", "wrong", "right",
-    ]  # fmt: skip
-    assert "crash.onnx: runs: the process died of SIGFPE" in lines[1]
-    assert "random.onnx: the outputs are random (RandomNormalLike (gives 'y'))" in lines[2]
-    assert "text.onnx: " in lines[3] and "no ONNX model" in lines[3]
-    assert "does not implement Max (gives 'y'), version 13 of Max for these dtypes" in lines[4]
-    assert "at Add (gives 'y')" in lines[5]
+    for name, (made, _, _) in MODELS.items():
+        (tmp_path / f"{name}.onnx").write_bytes(made.SerializeToString() if made else b"hello")
+    code, text = check(tmp_path, *(f"{name}.onnx" for name in MODELS))
+    lines = text.splitlines()
+    of_name = {line[15:].partition(".onnx: ")[0]: line for line in lines[:7]}
+    assert {name: line[2:14].strip() for name, line in of_name.items()} == {n: row[1] for n, row in MODELS.items()}
+    assert all(words in of_name[name] for name, (_, _, words) in MODELS.items()), text
     assert lines[7:] == [
         "7 models: 2 right, 2 wrong, 1 unknown, 1 unsupported, 1 unreadable",
         "The whole check of one: opmatrix check MODEL",
@@ -71,11 +64,9 @@ def test_sigterm_ends_it_as_ctrl_c(tmp_path: Path) -> None:
     onnx.save(ENDLESS, tmp_path / "m.onnx")
     process = started(tmp_path, "m.onnx")
 
-    def runs() -> bool:
-        return any(len(processes(folder)) == 2 for folder in tmp_path.glob("opmatrix-check-*"))  # a server and its step
-
     try:
-        wait_for(runs)
+        folders = "opmatrix-check-*"  # a server and its step
+        wait_for(lambda: any(len(processes(folder)) == 2 for folder in tmp_path.glob(folders)))
         process.terminate()
         _, errors = process.communicate()
     finally:
@@ -98,19 +89,13 @@ def test_nodes_of_other_libraries_are_run_and_not_judged(tmp_path: Path) -> None
     assert "✗ nodes" in text
 
 
-def test_a_function_needs_a_project(tmp_path: Path) -> None:
+def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "m.py").write_text("def build(): ...")
     code, text = check(tmp_path, "m.py:build")
     assert code == 2
     assert "a function is checked in a project, with its operators, and there is none in" in text
-
-
-def test_a_missing_package_has_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    from opmatrix.addons.check import command
-
     monkeypatch.setattr(command, "find_spec", lambda name: None if name == "onnxruntime" else object())
-    with pytest.raises(command.ToolchainError) as error:
+    with pytest.raises(ToolchainError) as error:
         command._require_packages()
-    assert str(error.value).endswith(
-        "not installed for " + sys.executable + ": onnxruntime. Install: pip install onnxruntime"
-    )
+    install = f"not installed for {sys.executable}: onnxruntime. Install: pip install onnxruntime"
+    assert str(error.value).endswith(install)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,9 +26,7 @@ from tests.support.projects import ROOT, Project
 from tests.wheel.shipping import Environment, other_python
 
 TOOLS = "OPMATRIX_TOOLS"  # a folder of packages with `kernels`: `tox run -e tests` sets it
-DIST = Dist(
-    name="my_ops", version="1.2", operators=(), summary="Mine.", license="MIT", licenses=(), third_party={}
-)  # fmt: skip
+DIST = Dist(name="my_ops", version="1.2", operators=(), summary="Mine.", license="MIT", licenses=(), third_party={})
 
 
 @pytest.fixture(scope="module")
@@ -111,11 +110,10 @@ def test_a_folder_that_does_not_fit_is_refused(
     shutil.copy(shipped.paths.torch_library("dual_residual"), libraries[1] / "libmy_ops_torch.so")
     torch, lost, lacks, same = kernels.check("-c", LOAD + FAULTS, *planted, folder).splitlines()
     assert "Torch stable ABI version (2.99) is too new for environment Torch version (2." in torch
-    assert lost.startswith("ImportError ") and "libmy_ops_torch.so does not load in torch 2." in lost
-    assert (
-        lacks.startswith("ImportError ") and "did not register mynamespace::custom_group_norm, opmatrix::nms" in lacks
-    )
-    assert same.startswith("ImportError ") and "cst::dual_residual: registered already, by another library" in same
+    assert "libmy_ops_torch.so does not load in torch 2." in lost
+    assert {text.partition(" ")[0] for text in (lost, lacks, same)} == {"ImportError"}
+    assert "did not register mynamespace::custom_group_norm, opmatrix::nms" in lacks
+    assert "cst::dual_residual: registered already, by another library" in same
 
 
 @pytest.mark.matrix
@@ -140,15 +138,12 @@ def test_what_is_in_the_folder(folder: Path) -> None:
     files = {path.relative_to(inside).as_posix() for path in inside.rglob("*") if path.is_file()}
     assert {"__init__.py", "metadata.json", "dist.json", "functional.py", "libmy_ops_torch.so"} <= files
     assert not [name for name in files if "onnx" in name or "_ort" in name or "lowering" in name or "schema.py" in name]
-    assert {path for path in files if path.startswith("licenses/")} == {
-        "licenses/LICENSE.txt",
-        "licenses/opmatrix/LICENSE",
-    }
+    licenses = {"licenses/LICENSE.txt", "licenses/opmatrix/LICENSE"}
+    assert {path for path in files if path.startswith("licenses/")} == licenses
     metadata = json.loads((inside / "metadata.json").read_text())
     assert metadata["name"] == "my-ops" and metadata["version"] == 1 and metadata["backend"] == {"type": "cpu"}
     assert metadata["id"].startswith("_my_ops_") and metadata["id"].isidentifier()
-    for path in inside.rglob("*.py"):
-        assert "import my_ops" not in path.read_text() and "from my_ops" not in path.read_text(), path
+    assert not [p for p in inside.rglob("*.py") if re.search("import my_ops|from my_ops", p.read_text())]
     readme = (folder / "README.md").read_text()
     assert readme.startswith("---\nlibrary_name: kernels\nlicense: apache-2.0\n")
     assert "| `kernel.group_norm` | `mynamespace::custom_group_norm(Tensor x, " in readme and "Not verified." in readme
@@ -170,14 +165,10 @@ def test_a_folder_is_run_before_it_is_written(shipped: Project, wheel: Path, tmp
     planted = files | {fake: files[fake].replace(b"y = x.new_empty(x.shape)", b"y = x.new_empty(x.shape[1:])")}
     assert planted != files
     use = WheelRun(
-        paths=shipped.paths,
-        name=write_folder.package_name(DIST, packed),
-        operators=operators,
-        cells=[Cell(torch="2.13", exporter="legacy", opset=17, ort="1.31")],
-        torch="2.13.0",
-        folder=tmp_path,
+        paths=shipped.paths, name=write_folder.package_name(DIST, packed), operators=operators,
+        cells=[Cell(torch="2.13", exporter="legacy", opset=17, ort="1.31")], torch="2.13.0", folder=tmp_path,
         variant=f"kernel/{write_folder.BUILD}",
-    )
+    )  # fmt: skip
     with pytest.raises(DistError, match=r"^the kernel folder does not work in torch: group_norm-\w+: the fake kernel "):
         run_unpacked.run_kernel(planted, use)
 
@@ -191,20 +182,17 @@ def test_operators_of_onnx_alone_are_no_kernel() -> None:
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        ("dist", ["dist"]),
-        ("dist --format wheel", ["dist"]),
-        ("dist --unverified", ["dist:unverified"]),
-        ("dist --format hf-kernel", ["dist:hf-kernel"]),
-        ("dist --format=hf-kernel --unverified verify", ["dist:hf-kernel-unverified", "verify"]),
-        ("dist --unverified --format hf-kernel", ["dist:hf-kernel-unverified"]),
-        ("verify --format hf-kernel", ["verify", "--format", "hf-kernel"]),
+        ("dist", "dist"),
+        ("dist --format wheel", "dist"),
+        ("dist --unverified", "dist:unverified"),
+        ("dist --format hf-kernel", "dist:hf-kernel"),
+        ("dist --format=hf-kernel --unverified verify", "dist:hf-kernel-unverified verify"),
+        ("dist --unverified --format hf-kernel", "dist:hf-kernel-unverified"),
+        ("verify --format hf-kernel", "verify --format hf-kernel"),
     ],
 )
-def test_options_of_dist_choose_its_step(typed: str, words: list[str]) -> None:
-    assert _with_dist_options(typed.split()) == words
-
-
-@pytest.mark.parametrize("typed", ["dist --format hfkernel", "dist --format"])
-def test_an_unknown_format_is_refused(typed: str) -> None:
-    with pytest.raises(UsageError, match=r"^dist --format: found '(hfkernel)?', allowed: wheel, hf-kernel$"):
-        _with_dist_options(typed.split())
+def test_options_of_dist_choose_its_step(typed: str, words: str) -> None:
+    assert _with_dist_options(typed.split()) == words.split()
+    for unknown in ("dist --format hfkernel", "dist --format"):
+        with pytest.raises(UsageError, match=r"^dist --format: found '(hfkernel)?', allowed: wheel, hf-kernel$"):
+            _with_dist_options(unknown.split())

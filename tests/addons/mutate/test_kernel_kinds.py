@@ -1,4 +1,4 @@
-"""Each operator of mutation of kernels: all mutants of its kind in a small kernel, in order."""
+"""How kernels are read, and each operator of mutation: all mutants of its kind in a small kernel, in order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("tree_sitter_cpp", reason="needs the extra mutate")
 
-from opmatrix.addons.mutate.cpp import parse, unparsed_lines
+from opmatrix.addons.mutate.cpp import context, function_name, parse, unparsed_lines, walk
 from opmatrix.addons.mutate.operator_mutants import KINDS, kernel_mutants
 
 CLAMP = "template <typename T> void f(TensorView<const T> x, float limit, bool both, TensorView<T> y) { %s }"
@@ -129,21 +129,63 @@ def test_the_mutants_of_a_kind(kind: str, source: str, expected: list[str]) -> N
     assert changes(source, kind) == expected
 
 
-def test_a_constant_takes_the_place_of_an_attribute_where_it_is_read() -> None:
+def test_attributes_and_declared_shapes_of_a_kernel() -> None:
+    """A constant takes the place of an attribute where it is read; sizes of one declared shape are not exchanged."""
     source = CLAMP % "const float limit_here = limit; y.data[0] = both ? limit : 0; KERNEL_CHECK(both, limit);"
-    assert changes(source, "attribute", limit="2.0f", both="false") == [
-        "limit -> 2.0f", "both -> false", "limit -> 2.0f", "both -> false"
-    ]  # fmt: skip
+    both = ["limit -> 2.0f", "both -> false"]
+    assert changes(source, "attribute", limit="2.0f", both="false") == [*both, *both]
     assert changes(source, "attribute") == []
     assert changes("void g(int n) { const float limit = 1; h(limit); }", "attribute", limit="2.0f") == []
-
-
-def test_sizes_of_tensors_with_one_declared_shape_are_not_exchanged() -> None:
-    source = CLAMP % "n = x.numel();"
     shapes = {"x": "('N',)", "y": "('N',)"}
-    assert [m for m in kernel_mutants("native/f/kernel.h", source, {}, shapes) if m.kind == "size"] == []
+    found = kernel_mutants("native/f/kernel.h", CLAMP % "n = x.numel();", {}, shapes)
+    assert [m for m in found if m.kind == "size"] == []
 
 
 def test_each_kind_has_a_row_above() -> None:
     marks = test_the_mutants_of_a_kind.pytestmark  # type: ignore[attr-defined]  # set by the decorator
     assert {row[0] for row in marks[0].args[1]} | {"attribute"} == KINDS.keys()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "template <typename T>\nOPMATRIX_EACH_CPU double f(const T* x) { return x[0]; }",
+        "FORCE_INLINE static double f(double x) { return x; }",
+        "template <typename T>\n[[gnu::cold]] void f(T* y) { y[0] = 0; }",
+        '__attribute__((target_clones("avx2", "default"))) void f(float* y) { y[0] = 0; }',
+        "#define EACH_CPU __attribute__((cold))\nvoid f() { const auto g = [&](int i) { return i; }; g(A_MACRO); }",
+    ],
+)
+def test_macros_attributes_templates_and_lambdas_are_read(source: str) -> None:
+    code = parse(source)
+    assert unparsed_lines(code) == []
+    assert code.data.decode() == source
+    assert any(function_name(node) == "f" for node in walk(code.root))
+
+
+def test_lines_that_are_no_cpp_are_named_and_not_mutated() -> None:
+    code = parse("int f(int a) { return a + 1; }\n\nint g(int a) { return a + ; }\n")
+    assert unparsed_lines(code) == [3]
+    assert {function_name(n) for n in walk(code.root) if n.type == "number_literal"} == {"f"}
+
+
+def test_a_function_is_named_with_its_class_and_owns_its_lambdas() -> None:
+    source = "class Reader { int operator[](int i) const { return i; } };\nvoid f() { g([](int a) { return a * 2; }); }"
+    names = {function_name(node) for node in walk(parse(source).root) if node.type == "return_statement"}
+    assert names == {"Reader::operator[]", "f"}
+
+
+@pytest.mark.parametrize(
+    ("source", "place", "expected"),
+    [
+        ("void f() {\n  y = a +  // here\n      b;\n}", "b;", "y = a + «b»;"),
+        ("void f() { for (int i = 0; i < n; ++i) { g(i); } }", "n;", "for (int i = 0; i < «n»; ++i) { ... }"),
+        ("void f() { for (int i = 0; i < n; ++i) g(i); }", "0;", "for (int i = «0»; i < n; ++i) { ... }"),
+        ("void f() { for (int i = 0; i < n; ++i) g(i); }", "i);", "g(«i»);"),
+        ("void f() { run(0, n, [&](int i) { g(i); }); }", "n, [", "run(0, «n», [&](int i) { ... });"),
+        ("void f() { if (a) { g(); } }", "a)", "if («a») { ... }"),
+    ],
+)
+def test_the_context_is_one_statement_on_one_line(source: str, place: str, expected: str) -> None:
+    start = source.index(place)
+    assert context(parse(source), start, start + 1) == expected

@@ -1,19 +1,24 @@
-"""`doit mutate`: its options, its settings and their mistakes. tests/addons/mutate tries mutants."""
+"""`doit mutate`: its options, its settings and their mistakes, and its scores in every form of the report."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from opmatrix.addons.mutate.command import Scores
+from opmatrix.addons.mutate.cpp import parse
 from opmatrix.addons.mutate.scores import MutationScore, read_all, write
-from opmatrix.basics.errors import UsageError
+from opmatrix.basics.errors import ToolchainError, UsageError
+from opmatrix.basics.files import sha256
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import read_settings
+from opmatrix.report import markdown, page, report_json
 from opmatrix.report.markdown import percent
+from opmatrix.report.report_json import document
 from tests.support.projects import ROOT, write_files
 
 DODO = "from opmatrix.commands.dodo import tasks_of\n\ntask_pipeline = tasks_of(__file__)\n"
@@ -44,6 +49,16 @@ def test_the_minimum(tmp_path: Path) -> None:
     assert read_settings(project(tmp_path, "[tool.opmatrix.mutate]\nminimum = 0.95\n"), Scores).minimum == 0.95
 
 
+def test_without_tree_sitter_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tree_sitter_cpp", None)
+    with pytest.raises(ToolchainError) as error:
+        parse("int a;")
+    assert str(error.value) == (
+        "doit mutate: tree_sitter_cpp is not installed, which reads the kernels as syntax trees. "
+        "Run: pip install 'opmatrix[mutate]'"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -60,23 +75,28 @@ def test_a_mistake_on_the_command_line(arguments: list[str], message: str) -> No
     assert done.returncode == 2 and done.stderr.startswith(message) and not done.stdout, done.stderr
 
 
-def score(*, killed: int = 0, survived: int = 0, equivalent: int = 0) -> MutationScore:
+KERNEL = "native/double/kernel.h"
+
+
+def score(root: Path | None = None, **counts: int) -> MutationScore:
+    """Return a score of the kernel in a folder."""
+    files = {}
+    if root:
+        write_files(root, {KERNEL: "int x = 1;\n"})
+        files = {KERNEL: sha256(root / KERNEL)}
     return MutationScore(
-        op="double", date="2026-11-22", mutants=80, tried=60, seed="0", killed=killed, survived=survived,
-        equivalent=equivalent, invalid=0, stopped=0, marked=0,
+        op="double", date="2026-11-22", mutants=80, tried=60, seed="0", gates={"verify": 57}, files=files,
+        survivors=(f"{KERNEL}:1: constant: int x = «1»; -> 2",),
+        **dict.fromkeys(("killed", "survived", "equivalent", "invalid", "stopped", "marked"), 0) | counts,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("killed", "survived", "shown"), [(57, 3, "95.0%"), (2, 1, "66.6%"), (5999, 1, "99.9%"), (1, 0, "100.0%")]
+    ("killed", "survived", "shown"),
+    [(57, 3, "95.0%"), (2, 1, "66.6%"), (5999, 1, "99.9%"), (1, 0, "100.0%"), (0, 0, "-")],
 )
 def test_a_share_is_rounded_down(killed: int, survived: int, shown: str) -> None:
-    assert percent(score(killed=killed, survived=survived).score) == shown
-
-
-def test_no_mutant_that_counts_has_no_score() -> None:
-    assert score(equivalent=3).score is None
-    assert percent(None) == "-"
+    assert percent(score(killed=killed, survived=survived, equivalent=3).score) == shown
 
 
 def test_scores_are_written_and_read(tmp_path: Path) -> None:
@@ -85,3 +105,24 @@ def test_scores_are_written_and_read(tmp_path: Path) -> None:
     assert read_all(paths, ["double", "other"]) == [found]
     paths.mutation_score("double").write_text('{"op": "double"}')
     assert read_all(paths, ["double"]) == []
+
+
+def reported(root: Path, *scores: MutationScore) -> dict[str, Any]:
+    return document([], {"main": {"python": "3.11"}}, mutation=[one.as_json(root) for one in scores])
+
+
+def test_the_scores_in_each_form_of_the_report(tmp_path: Path) -> None:
+    one = score(tmp_path, killed=57, survived=3)
+    report = reported(tmp_path, one)
+    (found,) = report["mutation"]
+    assert (found["op"], found["score"], found["date"], found["current"]) == ("double", 0.95, "2026-11-22", True)
+    assert "| double | 95.0% | 57 | 3 | 2026-11-22 |" in markdown.render(report, [])
+    (shown,) = page.data(report, [], [])["mutation"]
+    assert shown == found and shown["survivors"] == [f"{KERNEL}:1: constant: int x = «1»; -> 2"]
+    read = report_json.parse(report_json.text(report))
+    assert read is not None and read["mutation"] == [found]
+    (tmp_path / KERNEL).write_text("int x = 2;\n")
+    report = reported(tmp_path, one)
+    assert report["mutation"][0]["current"] is False
+    assert "| double | 95.0% | 57 | 3 | 2026-11-22, of an earlier version |" in markdown.render(report, [])
+    assert "Mutants" not in markdown.render(reported(tmp_path), [])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-from pathlib import Path
 
 import pytest
 
@@ -15,8 +14,8 @@ from opmatrix.addons.mutate.mutant import Mutant
 from opmatrix.addons.mutate.operator_mutants import KINDS, operator_mutants
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
+from tests.support.projects import ROOT
 
-ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/mutation.md").read_text()
 PROJECTS = (ROOT, ROOT / "examples/borrowed")
 
@@ -32,38 +31,29 @@ def quoted(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-def test_each_kind_of_a_kernel_has_a_row() -> None:
-    assert sorted(kind for row in rows("Mutants of kernels") for kind in quoted(row[0])) == sorted(KINDS)
-
-
-def test_each_kind_of_python_has_a_row() -> None:
+def test_each_kind_has_a_row_and_numbers_are_those_of_the_code() -> None:
+    kernels = {row[0]: row[1] for row in rows("Mutants of kernels")}
+    assert sorted(kind for cell in kernels for kind in quoted(cell)) == sorted(KINDS)
     assert sorted(kind for row in rows("Mutants of Python") for kind in quoted(row[0])) == sorted(python_mutants.ALL)
-
-
-def test_numbers_are_those_of_the_code() -> None:
-    text = {row[0]: row[1] for row in rows("Mutants of kernels")}
-    assert f"after {LARGE}" in text["`large`"]
-    assert f"multiples of {LANES}" in text["`tail`"]
-    assert f"most {marks.MOST:.0%} of" in PAGE
-    assert f"[[{marks.TABLE}]]" in PAGE
+    assert f"after {LARGE}" in kernels["`large`"] and f"multiples of {LANES}" in kernels["`tail`"]
+    assert f"most {marks.MOST:.0%} of" in PAGE and f"[[{marks.TABLE}]]" in PAGE
 
 
 FAULTS = rows("The faults of hollow proofs")
 
 
 @functools.cache
-def mutants_of(root: Path, name: str) -> list[Mutant]:
-    return operator_mutants(Paths(root), load_operator(Paths(root), name).spec)
+def mutants_of(name: str) -> list[Mutant] | None:
+    pytest.importorskip("tree_sitter_cpp", reason="needs the extra mutate")
+    roots = [Paths(root) for root in PROJECTS if Paths(root).spec(name).is_file()]
+    return operator_mutants(roots[0], load_operator(roots[0], name).spec) if roots else None
 
 
 def problem(row: list[str]) -> str:
     """Return what is wrong with a row of the table of faults, or ""."""
-    pytest.importorskip("tree_sitter_cpp", reason="needs the extra mutate")
     _, kind, name, mutant = (cell.strip("`") for cell in row)
-    root = next((root for root in PROJECTS if Paths(root).spec(name).is_file()), None)
-    if root is None:
+    if (found := mutants_of(name)) is None:
         return f"no operator {name}"
-    found = mutants_of(root, name)
     place, _, after = mutant.partition(" -> ")
     fits = [m for m in found if m.kind == kind and place in m.context and m.after.startswith(after)]
     return "" if fits else f"no {kind} mutant of {name}: {mutant}"
@@ -79,15 +69,10 @@ def test_a_row_with_a_fault_is_found() -> None:
     assert problem([*good[:3], "`nothing of the kind`"]) == "no size mutant of nms: nothing of the kind"
     assert problem([good[0], "`state`", *good[2:]]).startswith("no state mutant of nms")
     assert problem([*good[:2], "nothing", good[3]]) == "no operator nothing"
-
-
-def test_the_table_has_most_kinds_and_enough_faults() -> None:
-    assert len(FAULTS) >= 18
-    assert len({row[1] for row in FAULTS}) >= 14
+    assert len(FAULTS) >= 18 and len({row[1] for row in FAULTS}) >= 14, "most kinds, and enough faults"
 
 
 @pytest.mark.parametrize("row", rows("How others test kernels"), ids=lambda row: row[0][:24])
 def test_the_kinds_beside_what_others_found_exist(row: list[str]) -> None:
     assert row[0].count("](https://") == 1
-    assert {*quoted(row[3])} <= KINDS.keys() | python_mutants.ALL.keys()
-    assert quoted(row[3])
+    assert quoted(row[3]) and {*quoted(row[3])} <= KINDS.keys() | python_mutants.ALL.keys()

@@ -95,15 +95,10 @@ def test_the_mutants_of_a_lowering(kind: str, node: str, expected: list[str]) ->
 
 
 def test_a_fake_kernel_returns_another_shape_or_dtype_and_no_other_values() -> None:
-    source = "def fake(x):\n    return x.new_empty(x.shape)\n"
-    assert changes(TORCH, source, "fake") == [
-        of_tensor("t.to(torch.float16)", "x.new_empty(x.shape)"),
-        of_tensor("t.unsqueeze(0)", "x.new_empty(x.shape)"),
-    ]
-    assert changes(TORCH, source, "zeros") == changes(TORCH, source, "one_dtype") == []
-
-
-def test_what_registers_and_what_is_no_code_is_not_mutated() -> None:
+    source, made = "def fake(x):\n    return x.new_empty(x.shape)\n", "x.new_empty(x.shape)"
+    expected = [of_tensor("t.to(torch.float16)", made), of_tensor("t.unsqueeze(0)", made)]
+    assert [changes(TORCH, source, kind) for kind in ("fake", "zeros", "one_dtype")] == [expected, [], []]
+    # What registers, and what is no code.
     source = (
         '"""Two 2."""\nfrom a import b\n\n\ndef define() -> int:\n    return 1 + 1\n\n\n'
         'def backward(ctx: Any, grad: int = 3) -> None:\n    """Two 2."""\n    raise ValueError(f"{grad + 1}")\n'
@@ -129,20 +124,16 @@ def test_the_mutants_of_a_shape_rule(output: str, expected: list[str]) -> None:
     assert changes(SPEC, DECLARATION % output, "shape") == expected
 
 
-def test_of_a_declaration_only_the_shape_rules_are_mutated() -> None:
+def test_the_part_context_and_place_of_a_mutant() -> None:
+    """Of a declaration only the shape rules are mutated. Offsets are those of bytes."""
     found = python_mutants(SPEC, DECLARATION % 'Output(name="a", type="T", shape=SameAs(input="x"))')
     assert {(m.kind, m.part) for m in found} == {("shape", "shape")}
     assert found[0].context == 'Output(name="a", type="T", shape=SameAs(input=«"x"»))'
-
-
-def test_the_part_follows_from_the_file() -> None:
     assert {m.part for m in python_mutants(TORCH, backward("return grad + 1"))} == {"torch_op"}
-    assert {m.part for m in python_mutants(LOWERING, "def custom(g, x):\n    return x + 1\n")} == {"lowering"}
-
-
-def test_offsets_are_those_of_bytes() -> None:
     source = 'def custom(g, x):\n    größe = "ü"; return x + größe\n'
-    mutant = next(m for m in python_mutants(LOWERING, source) if m.kind == "arithmetic")
+    mutants = python_mutants(LOWERING, source)
+    assert {m.part for m in mutants} == {"lowering"}
+    mutant = next(m for m in mutants if m.kind == "arithmetic")
     assert mutant.applied(source) == source.replace("x + ", "x - ")
     assert (mutant.function, mutant.line, mutant.context) == ("custom", 2, "return x «+» größe")
 

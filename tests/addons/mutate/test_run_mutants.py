@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +18,7 @@ from opmatrix.engine.lock import hold
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, installed
 from opmatrix.toolchain.find import find_toolchain
-from tests.support.projects import ROOT, give_an_hour
+from tests.support.projects import LIMITS, Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
@@ -61,24 +57,13 @@ PLANTED: Mapping[str, tuple[str, str, str, str, str, str]] = {
 }
 
 
-def doit(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "doit", *arguments], cwd=root, capture_output=True, text=True, timeout=3600
-    )
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """Return the project, verified in one cell of two opsets."""
-    root = tmp_path_factory.mktemp("mutants")
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "tests/projects/planted", root, dirs_exist_ok=True, ignore=ignored)
-    shutil.copy(ROOT / "dodo.py", root)
-    (root / "pyproject.toml").write_text(SETTINGS)
-    give_an_hour(root)
-    done = doit(root, NAME)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return Paths(root)
+    project = Project.of("planted", tmp_path_factory.mktemp("mutants"))
+    (project.root / "pyproject.toml").write_text(f"{SETTINGS}\n{LIMITS}")
+    project.passes(NAME)
+    return project.paths
 
 
 def mutant(paths: Paths, path: str, before: str, after: str) -> Mutant:
@@ -107,8 +92,11 @@ def run(paths: Paths, mutants: list[Mutant], tried: list[str]) -> dict[str, Resu
         return campaign(paths, lock, tried).run(mutants)
 
 
+First = tuple[dict[str, Mutant], dict[str, Result], list[str]]
+
+
 @pytest.fixture(scope="module")
-def first(built: Paths) -> tuple[dict[str, Mutant], dict[str, Result], list[str]]:
+def first(built: Paths) -> First:
     """Return the mutants, their results, and the keys of those that were tried, of a first run."""
     tried: list[str] = []
     mutants = {name: mutant(built, *row[:3]) for name, row in PLANTED.items()}
@@ -131,63 +119,38 @@ def contents(paths: Paths) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_what_becomes_of_a_planted_mutant(
-    name: str, first: tuple[dict[str, Mutant], dict[str, Result], list[str]]
-) -> None:
+def test_what_becomes_of_a_planted_mutant(name: str, first: First) -> None:
     mutants, results, _ = first
     *_, outcome, gate, why = PLANTED[name]
     found = results[mutants[name].key]
-    assert found.outcome == outcome, found
-    assert gate in score.shown_gate(found) and why in found.why, found
+    assert found.outcome == outcome and gate in score.shown_gate(found) and why in found.why, found
 
 
-def test_each_mutant_is_tried_once_and_a_second_run_tries_none(
-    built: Paths, first: tuple[dict[str, Mutant], dict[str, Result], list[str]]
-) -> None:
+def test_each_mutant_is_tried_once_and_again_where_another_case_may_kill_it(built: Paths, first: First) -> None:
+    """What a case killed is dead, and what does not compile needs no case."""
     mutants, results, tried = first
     assert sorted(tried) == sorted(results)
     again: list[str] = []
-    assert run(built, [*mutants.values()], again) == results
-    assert again == []
-
-
-def test_another_case_repeats_only_what_no_case_killed(
-    built: Paths, first: tuple[dict[str, Mutant], dict[str, Result], list[str]]
-) -> None:
-    """What a case killed is dead, and what does not compile needs no case. Nothing is run here."""
-    mutants, results, _ = first
-    case = results[mutants["killed by cases"].key]
-    assert case.case == "three"
+    assert run(built, [*mutants.values()], again) == results and again == []
+    assert results[mutants["killed by cases"].key].case == "three"
     manifest = built.data_manifest(NAME)
-    before = manifest.read_text()
-    manifest.write_text(before + " ")
-    try:
+    with edited(manifest, before := manifest.read_text(), before + " "):  # nothing is run here
         asked = campaign(built, -1, [])
         asked._results = results
         repeated = {name for name, one in mutants.items() if not asked._is_known(one)}
-    finally:
-        manifest.write_text(before)
     assert repeated == {
         "killed by ONNX Runtime", "killed by sanitizers", "hangs", "takes all memory", "crashes", "survives",
     }  # fmt: skip
 
 
-def test_an_operator_that_does_not_pass_its_own_gates_is_one_sentence(built: Paths, tmp_path: Path) -> None:
+def test_an_operator_that_does_not_pass_its_own_gates_is_one_sentence(built: Paths) -> None:
     """A build of an earlier kernel: every mutant would differ from it."""
-    path = built.root / KERNEL
-    before = path.read_text()
-    path.write_text(before.replace("2 * x.data[i]", "2.5f * x.data[i]"))
-    try:
-        one = mutant(built, KERNEL, "n + 0", "n + 1")
-        with pytest.raises(
-            OriginalError, match=r"^build/compile/planted is not what .*kernel\.h compiles to\. Run: doit"
-        ):
-            run(built, [one], [])
-    finally:
-        path.write_text(before)
+    message = r"^build/compile/planted is not what .*kernel\.h compiles to\. Run: doit"
+    with edited(built.root / KERNEL, "2 * x.data[i]", "2.5f * x.data[i]"), pytest.raises(OriginalError, match=message):
+        run(built, [mutant(built, KERNEL, "n + 0", "n + 1")], [])
 
 
-def test_marks_and_score(built: Paths, first: tuple[dict[str, Mutant], dict[str, Result], list[str]]) -> None:
+def test_marks_and_score(built: Paths, first: First) -> None:
     mutants, results, _ = first
     asked = campaign(built, -1, [])
     tried = score.Tried(mutants=[*mutants.values()], results=results, marks={}, total=10, seed="0")
@@ -208,20 +171,14 @@ def test_marks_and_score(built: Paths, first: tuple[dict[str, Mutant], dict[str,
 def test_the_command_writes_the_score_and_the_report_shows_it(built: Paths) -> None:
     """The kernel has lines without effect, so that mutants survive: the score is below a minimum of 1."""
     pytest.importorskip("tree_sitter_cpp")
-    done = doit(built.root, "mutate", "--count", "6", NAME)
-    assert done.returncode == 0, done.stdout + done.stderr
+    project = Project(built.root)
+    done = project.passes("mutate", "--count", "6", NAME)
     assert "planted: 6 mutants tried, of " in done.stdout and "score of planted: " in done.stdout
     found = json.loads(built.mutation_score(NAME).read_text())
     assert found["tried"] == 6 and found["survived"] == len(found["survivors"]) > 0
-    settings = built.root / "pyproject.toml"
-    before = settings.read_text()
-    settings.write_text(f"{before}\n[tool.opmatrix.mutate]\nminimum = 1\n")
-    try:
-        again = doit(built.root, "mutate", "--count", "6", NAME)
-    finally:
-        settings.write_text(before)
-    assert again.returncode == 1 and "the score of planted is below 100.0%" in again.stderr
+    with edited(built.root / "pyproject.toml", LIMITS, f"{LIMITS}\n[tool.opmatrix.mutate]\nminimum = 1\n"):
+        again = project.fails("mutate", "--count", "6", NAME, message="the score of planted is below 100.0%")
     assert "killed by" not in again.stdout, "a mutant was tried again"
-    assert doit(built.root).returncode == 0
+    project.passes()
     (shown,) = json.loads(built.report_data.read_text())["mutation"]
     assert shown["op"] == NAME and shown["date"] == found["date"] and shown["current"]

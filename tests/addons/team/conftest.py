@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
-from tests.incremental.conftest import FAKE, Clone
+from tests.incremental.conftest import FAKE, Clone, wait_for
+from tests.support.workers import Cluster
 
 PLAN = """
 import json, os
@@ -42,6 +44,12 @@ class Shop(Clone):
         done = self.doit("--on", address, *arguments, **self.caching() | environment)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
+
+    def begun(self, found: Cluster, worker: str, target: str) -> subprocess.Popen[str]:
+        """Start doit with ``--on``, and return when the worker has begun the step of a target."""
+        process = self.popen("--on", found.address, **self.caching())
+        wait_for(lambda: target in found.peek(worker))
+        return process
 
     def caching(self) -> dict[str, str]:
         return {"OPMATRIX_CACHE": self.url, "OPMATRIX_CACHE_MODE": "write"}

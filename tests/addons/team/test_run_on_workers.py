@@ -35,35 +35,26 @@ def shop(tmp_path: Path, here: Cluster) -> Iterator[Shop]:
     made.close()
 
 
-def test_a_worker_runs_what_can_travel_and_only_that(here: Cluster, shop: Shop) -> None:
+def test_a_worker_runs_what_can_travel_and_again_what_changes(here: Cluster, shop: Shop, tmp_path: Path) -> None:
     out = shop.on(here.address)
     assert here.ran("one") == CHAIN, out
-    assert shop.ran() == ["a.h"]
-    assert shop.read("build/a.onnx") == "HELLO "
+    assert shop.ran() == ["a.h"] and shop.read("build/a.onnx") == "HELLO "
     assert "3 steps ran on 1 worker (one: 3)" in out
     assert "all up to date" in shop.on(here.address)
     info = shop.doit("info", "export:a", **shop.caching()).stdout
     assert f"from the shared cache {shop.url}, computed by the worker one of {here.address}" in info
-
-
-def test_an_edit_runs_again_what_it_changes(here: Cluster, shop: Shop) -> None:
-    shop.on(here.address)
-    here.ran("one")
+    servers = here.servers("one")
     shop.write("a.txt", "good day # a remark")
     shop.on(here.address)
-    assert here.ran("one") == CHAIN
-    assert shop.read("build/a.onnx") == "GOOD DAY "
+    assert here.ran("one") == CHAIN and shop.read("build/a.onnx") == "GOOD DAY "
+    assert servers and servers <= here.servers("one"), "they are kept from run to run"
     shop.steps[1]["config"] = "numpy 3"
     shop.on(here.address)
     assert here.ran("one") == ["a.npz"], "what it reads came from the shared cache, or was there"
-
-
-def test_servers_are_kept_from_run_to_run(here: Cluster, shop: Shop) -> None:
-    shop.on(here.address)
-    before = here.servers("one")
-    shop.write("a.txt", "good day")
-    shop.on(here.address)
-    assert before and before <= here.servers("one")
+    shop.url = (tmp_path / "another").as_uri()
+    shutil.rmtree(shop.root / "build")
+    out = shop.on(here.address)
+    assert "refused" not in out and here.ran("one") == CHAIN, "another cache for the same sources"
 
 
 def test_a_worker_whose_packages_changed_starts_anew(here: Cluster, shop: Shop, tmp_path: Path) -> None:
@@ -81,32 +72,17 @@ def test_a_worker_whose_packages_changed_starts_anew(here: Cluster, shop: Shop, 
     assert here.ran("one") == [*CHAIN, *CHAIN]
 
 
-def test_another_cache_for_the_same_sources(here: Cluster, shop: Shop, tmp_path: Path) -> None:
-    shop.on(here.address)
-    shop.url = (tmp_path / "another").as_uri()
-    shutil.rmtree(shop.root / "build")
-    out = shop.on(here.address)
-    assert "refused" not in out
-    assert here.ran("one") == [*CHAIN, *CHAIN]
-
-
-def test_what_an_earlier_run_computed_here_is_given_to_the_worker(here: Cluster, shop: Shop) -> None:
-    done = shop.doit(OPMATRIX_CACHE="off")
-    assert done.returncode == 0, done.stdout
-    shop.steps[2]["config"] = "another opset"
-    shop.on(here.address)
-    assert here.ran("one") == ["a.onnx"]
-    assert shop.read("build/a.onnx") == "HELLO "
-
-
-def test_what_changed_elsewhere_replaces_what_a_worker_has(here: Cluster, shop: Shop) -> None:
-    shop.on(here.address)
+@pytest.mark.parametrize("before", [False, True], ids=["nothing", "what changed"])
+def test_what_was_computed_here_is_given_to_the_worker(before: bool, here: Cluster, shop: Shop) -> None:
+    """Also in the place of what it has."""
+    if before:
+        shop.on(here.address)
+        here.ran("one")
     shop.write("a.txt", "good day")
-    assert shop.doit("codegen:a", "data:a", OPMATRIX_CACHE="off").returncode == 0
-    here.ran("one")
+    done = shop.doit("codegen:a", "data:a", OPMATRIX_CACHE="off")
+    assert done.returncode == 0, done.stdout
     shop.on(here.address)
-    assert here.ran("one") == ["a.onnx"]
-    assert shop.read("build/a.onnx") == "GOOD DAY"
+    assert here.ran("one") == ["a.onnx"] and shop.read("build/a.onnx") == "GOOD DAY"
 
 
 def test_a_failure_comes_home(here: Cluster, shop: Shop) -> None:
@@ -141,8 +117,7 @@ def test_limits_hold_on_a_worker(
 
 def test_ctrl_c_ends_the_step_on_the_worker(here: Cluster, shop: Shop) -> None:
     shop.step("export:b", "slow", "a.txt", "build/b.onnx")
-    process = shop.popen("--on", here.address, **shop.caching())
-    wait_for(lambda: "b.onnx" in here.peek("one"))
+    process = shop.begun(here, "one", "b.onnx")
     step = here.slow_step("one")
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate()
@@ -160,8 +135,7 @@ def test_what_differs_on_a_worker_is_refused_with_the_reason(here: Cluster, shop
     out = shop.on(here.address)  # its dodo.py, unlike the plan of the worker, does not replace COMPILER
     assert "the worker one refused 1 step: data:a: it would be made from something else (there -> here): " in out
     assert "compiler COMPILER -> g++ 12" in out
-    assert here.ran("one") == ["a.g", "a.onnx"]
-    assert sorted(shop.ran()) == ["a.h", "a.npz"]
+    assert here.ran("one") == ["a.g", "a.onnx"] and sorted(shop.ran()) == ["a.h", "a.npz"]
 
 
 def test_sources_that_change_meanwhile_are_refused(here: Cluster, shop: Shop) -> None:
@@ -169,14 +143,12 @@ def test_sources_that_change_meanwhile_are_refused(here: Cluster, shop: Shop) ->
     shop.step("codegen:b", "slow", "a.txt", "build/b.g")
     shop.step("data:b", "copy", "b.txt", "build/b.npz", after=["codegen:b"])
     shop.write("b.txt", "before")
-    process = shop.popen("--on", here.address, **shop.caching())
-    wait_for(lambda: "b.g" in here.peek("one"))
+    process = shop.begun(here, "one", "b.g")
     shop.write("b.txt", "edited meanwhile")
     here.let_go("one")
     out, _ = process.communicate()
     assert "refused 1 step: data:b: it would be made from something else (there -> here): b.txt" in out
-    assert shop.read("build/b.npz") == "EDITED MEANWHILE"
-    assert process.returncode == 0
+    assert shop.read("build/b.npz") == "EDITED MEANWHILE" and process.returncode == 0
 
 
 def test_a_step_that_no_worker_has_the_memory_for_runs_at_home(here: Cluster, shop: Shop) -> None:
@@ -193,14 +165,16 @@ def test_a_worker_without_a_key_is_refused_where_signers_are_named(here: Cluster
     public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
     shop.write("pyproject.toml", shop.read("pyproject.toml") + f"\n[tool.opmatrix.cache]\nsigners = ['ci {public}']\n")
     out = shop.on(here.address, OPMATRIX_CACHE_KEY=str(key))
-    assert "the worker one refused 3 steps" in out
-    assert "no key is set. Set OPMATRIX_CACHE_KEY" in out
-    assert shop.read("build/a.onnx") == "HELLO "
-    assert here.ran("one") == []
+    assert "the worker one refused 3 steps" in out and "no key is set. Set OPMATRIX_CACHE_KEY" in out
+    assert shop.read("build/a.onnx") == "HELLO " and here.ran("one") == []
 
 
-def test_ctrl_c_in_a_terminal_ends_the_workers_that_the_run_started(shop: Shop) -> None:
+def test_workers_that_the_run_starts_end_with_it_and_by_ctrl_c_in_a_terminal(shop: Shop) -> None:
     """All processes of the terminal get the signal, the workers too."""
+    done = shop.doit("--on", "local:2", OPMATRIX_CACHE="")
+    assert done.returncode == 0 and "3 steps ran on " in done.stdout, done.stdout + done.stderr
+    assert shop.read("build/a.onnx") == "HELLO " and shop.ran() == ["a.h"]
+    assert not (shop.root / "build/workers").exists() and processes(shop.root) == []
     shop.step("export:b", "slow", "a.txt", "build/b.onnx")
     process = shop.popen("--on", "local:2", before=["setsid"], OPMATRIX_CACHE="")
     wait_for(lambda: any(path.read_text() for path in shop.root.glob("build/workers/**/slow.pid")))
@@ -211,13 +185,3 @@ def test_ctrl_c_in_a_terminal_ends_the_workers_that_the_run_started(shop: Shop) 
     wait_for(lambda: processes(shop.root) == [])
     assert not (shop.root / "build/workers").exists()
     assert "b.onnx" not in shop.ran(), "this machine does not begin it while the workers end"
-
-
-def test_on_workers_that_the_run_starts(shop: Shop) -> None:
-    done = shop.doit("--on", "local:2", OPMATRIX_CACHE="")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert shop.read("build/a.onnx") == "HELLO "
-    assert shop.ran() == ["a.h"]
-    assert "3 steps ran on " in done.stdout
-    assert not (shop.root / "build/workers").exists()
-    assert processes(shop.root) == []

@@ -34,21 +34,12 @@ def check(folder: Path, found: Origins, *, signers: list[str] | None = None) -> 
     return signed_results.check(paths, ["nms"], [CELL])
 
 
-def test_a_fingerprint_is_that_of_ssh_keygen() -> None:
-    assert identities([LINE]) == {CI}
-
-
-def test_nothing_is_from_elsewhere(tmp_path: Path) -> None:
-    assert check(tmp_path, {}, signers=[LINE]) == []
-
-
 def test_the_steps_of_the_wheel_are_listed_by_signer(tmp_path: Path) -> None:
     """Not those of other operators, torches and cells. The address is the project's own business, not its users'."""
+    assert identities([LINE]) == {CI}
+    assert check(tmp_path, {}, signers=[LINE]) == []
     found = {**dict.fromkeys([*OF_WHEEL[1:], *OTHERS], (URL, CI)), OF_WHEEL[0]: (URL, None)}
     assert check(tmp_path, found) == [{"signer": None, "steps": OF_WHEEL[:1]}, {"signer": CI, "steps": OF_WHEEL[1:]}]
-
-
-def test_what_a_signer_signed_ships(tmp_path: Path) -> None:
     found = dict.fromkeys(OF_WHEEL, (URL, CI)) | dict.fromkeys(OTHERS, (URL, None))
     assert check(tmp_path, found, signers=[LINE]) == [{"signer": CI, "steps": OF_WHEEL}]
 

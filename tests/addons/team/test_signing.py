@@ -38,13 +38,10 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, Path, str
 Keys = tuple[Path, str, Path, str]
 
 
-def test_the_message_names_key_blob_and_record() -> None:
-    empty = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # sha256 of {}
-    assert MESSAGE.decode().splitlines() == ["opmatrix 1", "a" * 64, "b" * 64, empty]
-
-
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
 def test_the_signer_of_a_message_is_found(tmp_path: Path, kind: str) -> None:
+    empty = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # sha256 of {}
+    assert MESSAGE.decode().splitlines() == ["opmatrix 1", "a" * 64, "b" * 64, empty]
     key, public = make_key(tmp_path, "key", kind)
     key.with_suffix(".pub").unlink()  # CI has the private key alone
     assert verify(MESSAGE, sign(MESSAGE, key), [f"ci@example.org {public}"]) == "ci@example.org"
@@ -68,25 +65,24 @@ def test_lines_of_allowed_signers(keys: Keys, line: str, name: str) -> None:
     assert verify(MESSAGE, sign(MESSAGE, key), lines) == name
 
 
-def test_what_no_signer_signed_is_refused(keys: Keys) -> None:
-    key, public, other, _ = keys
-    lines = [f"ci {public}"]
-    assert verify(MESSAGE, sign(MESSAGE, key), lines) == "ci"
-    assert verify(MESSAGE, sign(MESSAGE, other), lines) is None
-    assert verify(MESSAGE, sign(MESSAGE, key), []) is None
-    assert verify(MESSAGE, sign(MESSAGE, key), [f'ci valid-before="20200101" {public}']) is None
-    assert verify(MESSAGE, sign(MESSAGE, key), [f'ci valid-after="29990101" {public}']) is None
-    parts: dict[str, Any] = {"key": "a" * 64, "blob": "b" * 64, "record": b"{}"}
-    for changed in ({"key": "c" * 64}, {"blob": "c" * 64}, {"record": b"[]"}):
-        assert verify(message(**parts | changed), sign(MESSAGE, key), lines) is None
-
-
-def test_a_signature_of_another_namespace_is_refused(keys: Keys) -> None:
-    key, public, *_ = keys
+def test_what_no_signer_signed_is_refused(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, public, other, other_public = keys
+    lines, signature = [f"ci {public}"], sign(MESSAGE, key)
+    assert verify(MESSAGE, signature, lines) == "ci"
     command = ["ssh-keygen", "-Y", "sign", "-q", "-n", "git", "-f", str(key)]
-    signature = subprocess.run(command, input=MESSAGE, capture_output=True, check=True).stdout.decode()
-    assert public_key(signature)
-    assert verify(MESSAGE, signature, [f"ci {public}"]) is None
+    of_git = subprocess.run(command, input=MESSAGE, capture_output=True, check=True).stdout.decode()
+    assert public_key(of_git)
+    parts: dict[str, Any] = {"key": "a" * 64, "blob": "b" * 64, "record": b"{}"}
+    changed = [message(**parts | part) for part in ({"key": "c" * 64}, {"blob": "c" * 64}, {"record": b"[]"})]
+    expired = [f"ci {option} {public}" for option in ('valid-before="20200101"', 'valid-after="29990101"')]
+    refused = [
+        *(verify(MESSAGE, one, lines) for one in (sign(MESSAGE, other), of_git, *garbage(signature))),
+        *(verify(one, signature, lines) for one in changed),
+        *(verify(MESSAGE, signature, [line]) for line in expired),
+    ]
+    monkeypatch.setattr(subprocess, "run", None)  # a key of no signer costs no process
+    refused += [verify(MESSAGE, signature, known) for known in ([], [f"other {other_public}"])]
+    assert refused == [None] * len(refused)
 
 
 def test_another_key_in_the_place_of_the_signers_is_refused(keys: Keys) -> None:
@@ -106,22 +102,7 @@ def garbage(signature: str) -> Iterator[str]:
     yield "\n".join([lines[0], "U1NIU0lHAAAAAf////8=", lines[-1]])
     yield signature * 100
     yield "\n".join([lines[0], *lines[2:]])
-
-
-def test_garbage_is_no_signature(keys: Keys) -> None:
-    key, public, *_ = keys
-    signature = sign(MESSAGE, key)
-    for one in garbage(signature):
-        assert verify(MESSAGE, one, [f"ci {public}"]) is None
-    cut = signature.splitlines()
-    assert verify(MESSAGE, "\n".join([*cut[:-2], cut[-1]]), [f"ci {public}"]) is None
-
-
-def test_a_key_of_no_signer_costs_no_process(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
-    key, _, _, other = keys
-    signature = sign(MESSAGE, key)
-    monkeypatch.setattr(subprocess, "run", None)
-    assert verify(MESSAGE, signature, [f"other {other}"]) is None
+    yield "\n".join([*lines[:-2], lines[-1]])
 
 
 @pytest.mark.parametrize(
@@ -146,22 +127,6 @@ def test_each_wrong_line_has_a_message(keys: Keys, line: str, expected: str) -> 
     assert "\n" not in found
 
 
-def test_a_key_with_a_passphrase_does_not_ask(tmp_path: Path) -> None:
-    key, _ = make_key(tmp_path, "locked", passphrase="secret")
-    with pytest.raises(SignatureError, match=r"has a passphrase, and opmatrix does not ask for it. .*locked.pub$"):
-        sign(MESSAGE, key)
-
-
-def spoiled(key: Path, kind: str) -> Path:
-    path = key.with_name(kind)
-    content = key.read_bytes()
-    if kind == "cut":
-        content = content[:200]
-    path.write_bytes(b"x" if kind == "text" else b"" if kind == "empty" else content)
-    path.chmod(0o644 if kind == "open" else 0o600)
-    return path
-
-
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
@@ -169,15 +134,21 @@ def spoiled(key: Path, kind: str) -> Path:
         ("open", "other users can read the private key '.*open', so ssh-keygen refuses it. Run: chmod 600 "),
         ("text", "no private key for '.*text': neither next to it nor in an ssh-agent. Add it: ssh-add"),
         ("empty", "no private key for '.*empty'"),
+        ("locked", r"has a passphrase, and opmatrix does not ask for it. .*locked.pub$"),
     ],
-)  # fmt: skip
+)
 def test_a_key_that_cannot_sign_has_a_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, expected: str
 ) -> None:
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    key, _ = make_key(tmp_path, "key")
+    key, _ = make_key(tmp_path, kind, passphrase="secret" if kind == "locked" else "")
+    content = {"cut": key.read_bytes()[:200], "text": b"x", "empty": b""}
+    key.write_bytes(content.get(kind, key.read_bytes()))
+    key.chmod(0o644 if kind == "open" else 0o600)
+    if kind != "locked":
+        key.with_suffix(".pub").unlink()
     with pytest.raises(SignatureError, match=expected) as caught:
-        sign(MESSAGE, spoiled(key, kind))
+        sign(MESSAGE, key)
     assert "\n" not in str(caught.value)
 
 
@@ -212,18 +183,17 @@ def test_the_key_of_a_run_is_tried_before_anything_runs(keys: Keys, tmp_path: Pa
         check_key(locked, [])
 
 
-def test_without_ssh_keygen_there_is_a_message(keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ssh_keygen_and_with_an_old_one_there_is_a_message(
+    keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key, public, *_ = keys
-    signature = sign(MESSAGE, key)
+    signature, path = sign(MESSAGE, key), os.environ["PATH"]
     monkeypatch.setenv("PATH", str(tmp_path))
     for call in (lambda: sign(MESSAGE, key), lambda: verify(MESSAGE, signature, [f"ci {public}"])):
         with pytest.raises(ToolchainError, match=r"cannot run ssh-keygen, .*Install OpenSSH's client"):
             call()
-
-
-def test_an_old_ssh_keygen_has_a_message(keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ssh-keygen").write_text("#!/bin/sh\necho 'unknown option -- Y' >&2; exit 1\n")
     (tmp_path / "ssh-keygen").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{path}")
     with pytest.raises(ToolchainError, match=r"knows no -Y, .* Install OpenSSH 8.1 or newer"):
-        sign(MESSAGE, keys[0])
+        sign(MESSAGE, key)
