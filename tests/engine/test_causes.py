@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,8 @@ from opmatrix.engine.server_pool import Ending
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, failure_of
 from opmatrix.project.paths import Paths
 from opmatrix.records.step import Step
+from tests.docs.page import Write, parse
+from tests.support.projects import ROOT
 
 REPLAY = "python -m opmatrix verify relu"
 
@@ -33,6 +38,17 @@ def failed(name: str, sentence: str, *, group: str = "verify", file: str = "", l
 def in_cell(opset: int, value: float = 0.5, **fields: object) -> StepFailed:
     sentence = f"relu-seed: {opset} of 40 elements differ, expected {value}"
     return failed(f"relu-custom@torch2.13-legacy-opset{opset}-ort1.31", sentence, **fields)  # type: ignore[arg-type]
+
+
+def causes_of(*failures: StepFailed) -> Causes:
+    causes = Causes()
+    for failure in failures:
+        causes.add(failure)
+    return causes
+
+
+def lines_of(*failures: StepFailed) -> list[str]:
+    return summary([*causes_of(*failures)], rest="page", width=80)
 
 
 def test_equal_failures_in_several_cells_are_one_cause() -> None:
@@ -65,20 +81,17 @@ def test_failures_at_one_place_are_one_cause_and_name_their_stages() -> None:
 
 def test_what_may_follow_from_a_contradiction_is_counted() -> None:
     """A wrong shape rule fails in `data`, and then a kernel that takes it for right crashes, and exports differ."""
-    causes = Causes()
-    for failure in (
+    lines = lines_of(
         failed("relu-schema@torch2.13", "died of SIGABRT", group="register", file="native/relu/kernel.h", line=4),
         failed("relu", "the shape rule gives (2,)", group="data", file="ops/relu/spec.py", line=28),
         failed("relu-custom@torch2.13-legacy-opset9", "rank is lost", group="export", file="ops/relu/lowering.py"),
         failed("gelu-kernel@torch2.13", "y differs", group="register", file="native/gelu/kernel.h", line=7),
-    ):
-        causes.add(failure)
-    lines = summary([*causes], rest="page.html", width=80)
+    )
     assert [line for line in lines if line.startswith("FAILED")] == [
         "FAILED ops/relu/spec.py:28",
         "FAILED native/gelu/kernel.h:7",
     ]
-    assert lines[-1] == "2 further failures of the same operator may follow from this: page.html"
+    assert lines[-1] == "2 further failures of the same operator may follow from this: page"
 
 
 @pytest.mark.parametrize(
@@ -95,10 +108,8 @@ def test_a_crash_of_a_kernel_has_the_command_that_names_the_line(
     if has_kernel:
         (tmp_path / "native/relu").mkdir(parents=True)
     step = Step(group="verify", name="relu-custom", command=("verify", "relu"), operator="relu")
-    causes = Causes()
-    causes.add(StepFailed(step, summary=how, died=True))
-    line = "  To find the crashing line, run `doit sanitize:relu`"
-    assert (line in summary([*causes], rest="page", width=80)) is named
+    lines = lines_of(StepFailed(step, summary=how, died=True))
+    assert ("  To find the crashing line, run `doit sanitize:relu`" in lines) is named
 
 
 def test_a_hang_has_what_is_known_of_it_its_limit_and_the_next_step(tmp_path: Path) -> None:
@@ -107,10 +118,9 @@ def test_a_hang_has_what_is_known_of_it_its_limit_and_the_next_step(tmp_path: Pa
     step = Step(group="verify", name="relu-custom", command=("verify", "relu"), operator="relu", seconds=10)
     (tmp_path / "log").write_text("$ command\n# at case seed\n")
     ending = Ending(status=-6, seconds=10.1, cpu=9.0, stopped="time", last_cpu=(0.97, 1.0))
-    causes = Causes()
-    causes.add(failure_of(step, ending, tmp_path / "log"))
+    failure = failure_of(step, ending, tmp_path / "log")
     replay = "python -m opmatrix verify relu --case seed"
-    assert summary([*causes], rest="page", width=80) == [
+    assert lines_of(failure) == [
         "",
         "FAILED native/relu/kernel.h:2",
         "  did not end within 10 s and was stopped, at case seed",
@@ -121,21 +131,18 @@ def test_a_hang_has_what_is_known_of_it_its_limit_and_the_next_step(tmp_path: Pa
         f"  Debug: python -m opmatrix compile relu --debug && gdb --args {replay} --debug",
         "  In the debugger, `run`, Ctrl-C and `bt` show the line where it hangs",
     ]
-    [one] = causes
-    assert details(one).count("In its last 1.0 s") == 1
+    assert details(*causes_of(failure)).count("In its last 1.0 s") == 1
 
 
 def test_the_inputs_of_the_case_that_failed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the declaration: a process that crashed cannot print them."""
     monkeypatch.chdir(root)
     step = Step(group="verify", name="group_norm-custom", command=("verify", "group_norm"), operator="group_norm")
-    causes = Causes()
-    causes.add(StepFailed(step, summary="died of SIGSEGV after 0.2 s, at case seed", died=True, case="seed"))
-    lines = summary([*causes], rest="page", width=80)
-    assert (
+    given = (
         "  inputs: x float32 (3, 2, 1, 2), num_groups float32 (1,) = (2.0,), scale float32 (2,) = (2.0, 1.0), "
         "bias float32 (2,) = (1.0, 0.0); epsilon=0.0"
-    ) in lines
+    )
+    assert given in lines_of(StepFailed(step, summary="died of SIGSEGV after 0.2 s", died=True, case="seed"))
     for command in ("python -m opmatrix verify group_norm --case none", "python -m opmatrix data group_norm", "--case"):
         assert case_inputs.inputs_of(Paths(root), "group_norm", command) == ""
 
@@ -150,9 +157,10 @@ def test_a_failure_as_it_happens_takes_two_lines_below_its_step() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 9, 500])
 def test_the_summary_is_less_than_a_screen(count: int) -> None:
-    causes = Causes()
-    for n in range(count):
-        causes.add(failed(f"op{chr(97 + n % 26) * (1 + n // 26)}", "word " * 70, file=f"native/op{n}/kernel.h", line=n))
+    names = [f"op{chr(97 + n % 26) * (1 + n // 26)}" for n in range(count)]
+    causes = causes_of(
+        *(failed(name, "word " * 70, file=f"native/op{n}/kernel.h", line=n) for n, name in enumerate(names))
+    )
     assert len(causes) == count
     shown = wrapped("\n".join(summary([*causes], rest="build/report/index.html", width=80)), 80).split("\n")
     assert len(shown) <= 22, "the last line of the run and the prompt follow"
@@ -162,22 +170,16 @@ def test_the_summary_is_less_than_a_screen(count: int) -> None:
 
 
 def test_an_annotation_has_file_line_and_message_as_github_takes_them() -> None:
-    causes = Causes()
-    causes.add(failed("relu", "100% wrong: a, b", group="compile", file="native/relu,1/kernel.h", line=12))
-    causes.add(failed("gelu", "no file"))
+    causes = causes_of(
+        failed("relu", "100% wrong: a, b", group="compile", file="native/relu,1/kernel.h", line=12),
+        failed("gelu", "no file"),
+    )
     first, second = [annotation(one.first.cause, title=one.steps, prefix="sub/") for one in causes]
     assert first == (
         "::error file=sub/native/relu%2C1/kernel.h,line=12,title=compile%3Arelu failed"
         f"::100%25 wrong: a, b%0AReplay: {REPLAY}"
     )
     assert second == f"::error title=verify%3Agelu failed::no file%0AReplay: {REPLAY}"
-
-
-def causes_of(*failures: StepFailed) -> Causes:
-    causes = Causes()
-    for failure in failures:
-        causes.add(failure)
-    return causes
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 30])
@@ -201,3 +203,32 @@ def test_a_command_that_is_longer_than_a_line_stays_whole() -> None:
     failure.told = Cause(sentence="y differs", command=command)
     lines = in_lines([*causes_of(failure)], width=80, most=8)
     assert command in "\n".join(lines).replace(" \\\n     ", "")
+
+
+PAGE = "docs/how-to/watch.md"
+
+
+def written(path: str) -> Any:
+    steps = parse(PAGE, (ROOT / PAGE).read_text()).steps
+    return json.loads(next(step.text for step in steps if isinstance(step, Write) and step.path == path))
+
+
+def test_the_problem_matchers_of_the_manual_find_file_line_and_sentence() -> None:
+    [of_github] = written(".github/opmatrix.json")["problemMatcher"]
+    of_editor, _ = written(".vscode/tasks.json")["tasks"][0]["problemMatcher"]
+    assert of_github["pattern"] == of_editor["pattern"]
+    place, message = of_github["pattern"]
+    lines = lines_of(failed("relu", "expected ';' before 'for'", file="native/relu/kernel.h", line=12))
+    at = next(n for n, line in enumerate(lines) if re.search(place["regexp"], line))
+    found, said = re.search(place["regexp"], lines[at]), re.search(message["regexp"], lines[at + 1])
+    assert found and said
+    parts = (found[place["file"]], found[place["line"]], said[message["message"]])
+    assert parts == ("native/relu/kernel.h", "12", "expected ';' before 'for'")
+
+
+def test_the_problem_matchers_of_the_manual_find_the_compilers_errors() -> None:
+    pattern = written(".vscode/tasks.json")["tasks"][0]["problemMatcher"][1]["pattern"]
+    found = re.search(pattern["regexp"], "  native/relu/kernel.h:64:3: error: expected ';'")
+    assert found and [found[pattern[key]] for key in ("file", "line", "column", "severity", "message")] == [
+        "native/relu/kernel.h", "64", "3", "error", "expected ';'",
+    ]  # fmt: skip

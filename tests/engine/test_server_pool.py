@@ -12,16 +12,16 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from opmatrix.basics.step_log import capture_stdout, last_running, now_running, read_log
 from opmatrix.engine.fork_server import _LAST
-from opmatrix.engine.server_pool import Ending, Pool, ServerError
+from opmatrix.engine.server_pool import Pool, ServerError
 from opmatrix.engine.step_failure import _WAITING
-from opmatrix.project.paths import Paths
-from tests.incremental.conftest import wait_for
+from tests.engine.conftest import begin
+from tests.incremental.conftest import alive, wait_for
 
 LONG = 10_000  # seconds: longer than pytest lets a test take
 
@@ -66,22 +66,15 @@ def entry(arguments: Sequence[str]) -> int:
     return 7 if what == "seven" else 0
 
 
-@pytest.fixture(params=["light", "any"])
+@pytest.fixture(params=[None, "any"], ids=["light", "any"])
 def server(request: pytest.FixtureRequest) -> str | None:
-    return None if request.param == "light" else "any"
+    return cast("str | None", request.param)
 
 
-@pytest.fixture
-def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
-    lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
-    made = Pool(Paths(tmp_path), entry="test_server_pool:entry", lock=lock)
-    made.prepare()
-    yield made
-    made.close()
-    os.close(lock)
+def await_process(file: Path) -> str:
+    """Return the process that `start` writes to a file when it has started it."""
+    wait_for(lambda: file.is_file() and file.read_text() != "")
+    return file.read_text()
 
 
 def test_a_step_that_is_stopped_computed(pool: Pool, tmp_path: Path) -> None:
@@ -121,7 +114,7 @@ def test_exit_codes(pool: Pool, tmp_path: Path, server: str | None, arguments: l
     assert ending.done == (arguments == ["nothing"])
 
 
-@pytest.mark.parametrize("how", ["end", "fork", "exit"])
+@pytest.mark.parametrize("how", ["end", "fork"])
 def test_a_step_whose_code_ends_the_process_with_0_is_not_done(
     pool: Pool, tmp_path: Path, server: str | None, how: str
 ) -> None:
@@ -145,11 +138,9 @@ def test_output_goes_to_the_log_below_the_command(pool: Pool, tmp_path: Path, se
 
 def test_what_a_stage_needs_is_imported_once_and_only_for_it(pool: Pool, tmp_path: Path) -> None:
     """Not in the light server, a fork of this process, in which other tests import stages."""
-    found = []
-    for name in ("other", "compile", "other"):
+    for name, found in (("other", [False, False]), ("compile", [False, True]), ("other", [False, True])):
         pool.run([name, "imported"], server="any", log=tmp_path / "log", seconds=60)
-        found.append(read_log(tmp_path / "log").splitlines()[-1])
-    assert found == ["[False, False]", "[False, True]", "[False, True]"]
+        assert read_log(tmp_path / "log").splitlines()[-1] == str(found)
 
 
 def test_a_step_inherits_nothing_from_its_server(pool: Pool, tmp_path: Path, server: str | None) -> None:
@@ -158,55 +149,31 @@ def test_a_step_inherits_nothing_from_its_server(pool: Pool, tmp_path: Path, ser
 
 
 def test_threads_may_share_a_pool(pool: Pool, tmp_path: Path, server: str | None) -> None:
-    codes: list[int] = []
-
-    def work(i: int) -> None:
-        codes.append(pool.run(["seven"], server=server, log=tmp_path / f"log{i}", seconds=LONG).status)
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert codes == [7] * 20
+    steps = [begin(pool.run, ["seven"], server=server, log=tmp_path / f"log{n}", seconds=LONG) for n in range(20)]
+    assert [step.result().status for step in steps] == [7] * 20
 
 
 def test_the_end_of_a_server_leaves_the_one_that_another_thread_has_started(pool: Pool, tmp_path: Path) -> None:
     """Both threads had a step in the server that ended. Without its client a server cannot be ended."""
     pool.run(["nothing"], server="any", log=tmp_path / "log", seconds=LONG)
     before = pool._clients["any"]
-    raised: list[ServerError] = []
-
-    def work() -> None:
-        with pytest.raises(ServerError) as error:
-            pool.run(["sleep"], server="any", log=tmp_path / "log", seconds=LONG)
-        raised.append(error.value)
-
-    thread = threading.Thread(target=work)
-    thread.start()
+    ended = begin(pool.run, ["sleep"], server="any", log=tmp_path / "log", seconds=LONG)
     wait_for(lambda: "sleep" in read_log(tmp_path / "log"))
     del pool._clients["any"]
     pool.run(["nothing"], server="any", log=tmp_path / "log2", seconds=LONG)
     started = pool._clients["any"]
     os.kill(before.process, signal.SIGKILL)
-    thread.join()
-    assert raised and pool._clients["any"] is started
+    assert isinstance(ended.exception(), ServerError) and pool._clients["any"] is started
     before.requests.close()
 
 
 def test_a_server_that_is_killed_leaves_no_process(pool: Pool, tmp_path: Path, server: str | None) -> None:
     started = tmp_path / "started"
-
-    def kill() -> None:
-        wait_for(lambda: started.is_file() and started.read_text() != "")
-        os.kill(pool._clients[server or "light"].process, signal.SIGKILL)
-
-    killer = threading.Thread(target=kill, daemon=True)
-    killer.start()
-    with pytest.raises(ServerError, match="server ended while the step ran"):
-        pool.run(["start", str(started)], server=server, log=tmp_path / "log", seconds=LONG)
-    killer.join()
-    wait_for(lambda: not Path(f"/proc/{started.read_text()}/exe").exists())  # of a zombie there is no program
+    ended = begin(pool.run, ["start", str(started)], server=server, log=tmp_path / "log", seconds=LONG)
+    process = await_process(started)
+    os.kill(pool._clients[server or "light"].process, signal.SIGKILL)
+    assert "server ended while the step ran" in str(ended.exception())
+    wait_for(lambda: not alive(process))
 
 
 def test_steps_of_other_servers_end_after_the_light_one_was_killed(
@@ -214,32 +181,24 @@ def test_steps_of_other_servers_end_after_the_light_one_was_killed(
 ) -> None:
     """A second fork of doit would hold the pipe of a step that another thread starts at the same time."""
     pool.run(["nothing"], server="any", log=tmp_path / "log", seconds=LONG)
-    endings, starts, goes_on, send = list[Ending](), threading.Event(), threading.Event(), socket.send_fds
+    starts, goes_on, send = threading.Event(), threading.Event(), socket.send_fds
 
     def send_later(*arguments: Any) -> int:
         starts.set()
         goes_on.wait()
         return send(*arguments)
 
-    def work() -> None:
-        endings.append(pool.run(["nothing"], server="any", log=tmp_path / "log", seconds=LONG))
-
     os.kill(pool._clients["light"].process, signal.SIGKILL)
     with pytest.raises(ServerError):
         pool.run(["nothing"], server=None, log=tmp_path / "lost", seconds=LONG)
     with monkeypatch.context() as patched:
         patched.setattr(socket, "send_fds", send_later)
-        thread = threading.Thread(target=work)
-        thread.start()
+        step = begin(pool.run, ["nothing"], server="any", log=tmp_path / "log", seconds=LONG)
         starts.wait()
         pool.prepare()
         goes_on.set()
-        thread.join(timeout=LONG)
-    done = [ending.done for ending in endings]
+        assert step.result(timeout=LONG).done
     assert pool.run(["nothing"], server=None, log=tmp_path / "again", seconds=LONG).done
-    pool.close()
-    thread.join()
-    assert done == [True]
 
 
 def test_a_step_holds_the_lock_in_its_server(pool: Pool, tmp_path: Path) -> None:
@@ -254,19 +213,12 @@ def test_a_step_holds_the_lock_in_its_server(pool: Pool, tmp_path: Path) -> None
                 found.append(str(descriptor.readlink()))
         return found
 
-    lock, ended = str(tmp_path / "lock"), list[Ending]()
+    lock, go = str(tmp_path / "lock"), tmp_path / "go"
     assert lock not in opened()
-    step = threading.Thread(
-        target=lambda: ended.append(
-            pool.run(["wait", str(tmp_path / "go")], server="any", log=tmp_path / "log", seconds=LONG)
-        ),
-        daemon=True,
-    )
-    step.start()
+    step = begin(pool.run, ["wait", str(go)], server="any", log=tmp_path / "log", seconds=LONG)
     wait_for(lambda: lock in opened())
-    (tmp_path / "go").touch()
-    step.join()
-    assert ended[0].done and lock not in opened()
+    go.touch()
+    assert step.result().done and lock not in opened()
     pool.close()
     assert not Path(f"/proc/{process}").exists()
 
@@ -279,10 +231,10 @@ def test_a_step_is_killed_when_its_client_has_ended(tmp_path: Path, pool: Pool) 
     if client == 0:
         pool.run(["start", str(tmp_path / "started")], server="any", log=tmp_path / "log", seconds=LONG)
         os._exit(0)
-    wait_for(lambda: (tmp_path / "started").is_file() and (tmp_path / "started").read_text() != "")
+    process = await_process(tmp_path / "started")
     os.kill(client, signal.SIGKILL)
     os.waitpid(client, 0)
-    wait_for(lambda: not Path(f"/proc/{(tmp_path / 'started').read_text()}/exe").exists())
+    wait_for(lambda: not alive(process))
     assert pool.run(["nothing"], server="any", log=tmp_path / "log", seconds=LONG).done
     assert pool._clients["any"] is server
 
@@ -305,21 +257,20 @@ def test_a_step_that_waits_for_a_server_has_no_core(pool: Pool, monkeypatch: pyt
         yield name
         held.remove(name)
 
-    def use(name: str) -> None:
+    def use(name: str) -> str:
         with pool.started("any", lambda: core(name)) as taken:
             ran.append(taken)
+        return taken
 
     ran: list[str] = []
-    first, second = (threading.Thread(target=use, args=(name,), daemon=True) for name in ("first", "second"))
-    first.start()
+    first = begin(use, "first")
     wait_for(lambda: pool.is_starting("any"))
-    second.start()
+    second = begin(use, "second")
     time.sleep(0.05)
     assert held == ["first"] and ran == [] and not pool.is_starting(None)
     may_start.set()
-    first.join()
-    second.join()
-    assert sorted(ran) == ["first", "second"] and starts == ["any"] and held == [] and not pool.is_starting("any")
+    assert (first.result(), second.result(), starts, held) == ("first", "second", ["any"], [])
+    assert not pool.is_starting("any")
 
 
 def test_a_server_that_does_not_start_frees_the_core(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,8 @@ import ctypes
 import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 from opmatrix.engine.server_pool import Pool, ServerError
 from opmatrix.project import work_folder
 from opmatrix.project.paths import Paths
+from tests.engine.conftest import begin
 from tests.incremental.conftest import wait_for
 from tests.support.projects import write_files
 
@@ -68,29 +68,15 @@ def again() -> int:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def folder(tmp_path: Path) -> Path:
     root = tmp_path / "project"
     write_files(root, {"dodo.py": "", "top.txt": "read", "ops/double/table.txt": "read"})
     return root
 
 
-@pytest.fixture
-def pool(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
-    monkeypatch.chdir(project)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
-    (project / "build").mkdir()
-    lock = os.open(project / "build/lock", os.O_CREAT | os.O_RDWR)
-    made = Pool(Paths(project), entry="test_work_folder:entry", lock=lock)
-    made.prepare()
-    yield made
-    made.close()
-    os.close(lock)
-
-
 def left(root: Path) -> list[str]:
     """Return what is in the project but was not there before."""
-    known = {"dodo.py", "top.txt", "ops", "build", "written"}
+    known = {"dodo.py", "top.txt", "ops", "build", "lock", "written"}
     work = root / "build/work"
     return sorted({p.name for p in root.iterdir()} - known) + (
         [p.name for p in work.iterdir()] if work.is_dir() else []
@@ -106,51 +92,44 @@ ENDS = {
 
 @pytest.mark.parametrize("server", [None, "any"])
 @pytest.mark.parametrize("what", ENDS)
-def test_nothing_stays_of_a_step(pool: Pool, project: Path, what: str, server: str | None) -> None:
-    log, seconds = project / "build/log/x", 2 if what == "hangs" else LONG
+def test_nothing_stays_of_a_step(pool: Pool, folder: Path, what: str, server: str | None) -> None:
+    log, seconds = folder / "build/log/x", 2 if what == "hangs" else LONG
     ending = pool.run([what], server=server, log=log, seconds=seconds)
-    while what == "hangs" and not (project / "written").exists():  # a busy machine stops it before it has begun
+    while what == "hangs" and not (folder / "written").exists():  # a busy machine stops it before it has begun
         seconds *= 2
         ending = pool.run([what], server=server, log=log, seconds=seconds)
     # SIGKILL follows SIGABRT after a second, which a busy machine may need to end the process.
     status = -6 if what == "hangs" and ending.status == -9 else ending.status
     assert (status, ending.stopped) == ENDS[what], log.read_text()
-    wait_for(lambda: left(project) == [])  # a daemon that is killed still ends
-    ran_in = (project / "written").read_text() if what != "process" else "/"
-    assert ran_in == "/" or ran_in.startswith(str(project / "build/work"))
+    wait_for(lambda: left(folder) == [])  # a daemon that is killed still ends
+    ran_in = (folder / "written").read_text() if what != "process" else "/"
+    assert ran_in == "/" or ran_in.startswith(str(folder / "build/work"))
 
 
 @pytest.mark.parametrize("server", [None, "any"])
-def test_nothing_stays_of_a_run_that_ends(pool: Pool, project: Path, server: str | None) -> None:
+def test_nothing_stays_of_a_run_that_ends(pool: Pool, folder: Path, server: str | None) -> None:
     """As at Ctrl-C, which closes the sockets of the servers."""
-    log = project / "build/log/x"
-    step = threading.Thread(target=_run_until_the_server_ends, args=(pool, server, log), daemon=True)
-    step.start()
-    wait_for((project / "written").exists)
+    log = folder / "build/log/x"
+    step = begin(pool.run, ["hangs for long"], server=server, log=log, seconds=LONG)
+    wait_for((folder / "written").exists)
     pool.close()
-    step.join()
-    assert left(project) == []
+    assert isinstance(step.exception(), ServerError) and left(folder) == []
 
 
-def _run_until_the_server_ends(pool: Pool, server: str | None, log: Path) -> None:
-    with pytest.raises(ServerError):
-        pool.run(["hangs for long"], server=server, log=log, seconds=LONG)
-
-
-def test_the_next_run_removes_what_a_killed_server_left(pool: Pool, project: Path) -> None:
+def test_the_next_run_removes_what_a_killed_server_left(pool: Pool, folder: Path) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     for name in (str(ended.pid), f"{ended.pid}-0", str(os.getpid())):
-        (project / "build/work" / name).mkdir(parents=True)
-    work_folder.remove_left(Paths(project))
-    assert left(project) == [str(os.getpid())]
-    pool.run(["returns"], server=None, log=project / "build/log/x", seconds=LONG)
+        (folder / "build/work" / name).mkdir(parents=True)
+    work_folder.remove_left(Paths(folder))
+    assert left(folder) == [str(os.getpid())]
+    pool.run(["returns"], server=None, log=folder / "build/log/x", seconds=LONG)
 
 
-def test_a_link_is_removed_and_not_what_it_points_to(project: Path) -> None:
-    folder = project / "build/work/1"
-    work_folder.make(folder, project)
-    assert {p.name for p in folder.iterdir()} == {"top.txt", "ops"}
-    work_folder.make(folder, project)  # of a process that had the same number
-    work_folder.remove(folder)
-    assert (project / "ops/double/table.txt").read_text() == "read"
+def test_a_link_is_removed_and_not_what_it_points_to(folder: Path) -> None:
+    made = folder / "build/work/1"
+    work_folder.make(made, folder)
+    assert {p.name for p in made.iterdir()} == {"top.txt", "ops"}
+    work_folder.make(made, folder)  # of a process that had the same number
+    work_folder.remove(made)
+    assert (folder / "ops/double/table.txt").read_text() == "read"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from opmatrix.shared_cache import entry
 from tests.incremental.real import RealProject
 
 REPOSITORY = Path(__file__).parents[2]
@@ -314,12 +316,26 @@ class Project:
     def read(self, name: str) -> str:
         return (self.root / name).read_text()
 
+    def json(self, name: str) -> Any:
+        return json.loads(self.read(name))
+
     def step(self, task: str, command: str, source: str, target: str, **fields: Any) -> dict[str, Any]:
         """Add a step that makes `target` from `source`; the step gets both as arguments."""
         group, _, name = task.partition(":")
         step = {"group": group, "name": name, "command": [command, source, target], "reads": [source]}
         self.steps.append(step | {"writes": [target]} | fields)
         return self.steps[-1]
+
+    def report(self, command: str, *, written: str = "build/report/report.json", **fields: Any) -> dict[str, Any]:
+        """Add a report of all verdicts; it gets them as arguments."""
+        verdicts = [step["verdict"] for step in self.steps if "verdict" in step]
+        step = {"group": "report", "name": "", "command": [command, *verdicts], "reads": verdicts, "writes": [written]}
+        self.steps.append(step | fields)
+        return self.steps[-1]
+
+    def set_command(self, command: str, *, of: int = -1) -> None:
+        """Let a step, the last one by default, run another command with its arguments."""
+        self.steps[of]["command"][0] = command
 
     def doit(self, *arguments: str, folder: str = ".", **environment: str) -> subprocess.CompletedProcess[str]:
         self._write_steps()
@@ -351,8 +367,13 @@ class Project:
         """Start doit and return when its slow step runs."""
         (self.root / "slow.pid").unlink(missing_ok=True)
         process = self.popen(*arguments, before=before)
-        wait_for(lambda: (self.root / "slow.pid").is_file() and self.read("slow.pid") != "")
+        self.slow_step()
         return process
+
+    def slow_step(self) -> int:
+        """Wait until a slow step runs, and return its process."""
+        wait_for(lambda: (self.root / "slow.pid").is_file() and self.read("slow.pid") != "")
+        return int(self.read("slow.pid"))
 
     def ran(self) -> list[str]:
         """Return the targets of the steps that ran since the last call."""
@@ -382,6 +403,9 @@ class Project:
         return os.environ | {"PYTHONPATH": str(REPOSITORY / "pipeline"), "PYTHONDONTWRITEBYTECODE": "1"} | more
 
 
+ALL = ["a.g", "a.h", "a.npz", "a.onnx"]
+
+
 class Clone(Project):
     """A clone of a project with a chain of three steps, and a fourth that stays on each machine."""
 
@@ -399,6 +423,17 @@ class Clone(Project):
         done = self.doit(*arguments, **{"OPMATRIX_CACHE": self.url, "OPMATRIX_CACHE_MODE": mode} | environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+
+def replace_blobs(store: Path, change: Callable[[bytes], bytes]) -> None:
+    """Replace each blob of a shared cache by what `change` returns, and its entry accordingly, so that it is taken."""
+    for action in (store / "ac").iterdir():
+        digest, _, told = entry.decode(action.read_bytes())
+        if (store / "cas" / digest).exists():
+            blob = change((store / "cas" / digest).read_bytes())
+            name = hashlib.sha256(blob).hexdigest()
+            (store / "cas" / name).write_bytes(blob)
+            action.write_bytes(entry.encode(name, len(blob), told))
 
 
 def hear_interrupts() -> None:
@@ -425,6 +460,10 @@ def running(root: Path) -> dict[int, str]:
     return found
 
 
+def alive(process: int | str) -> bool:
+    return Path(f"/proc/{process}/exe").exists()  # of a zombie there is no program
+
+
 def _command(arguments: tuple[str, ...]) -> list[str]:
     return [sys.executable, "-m", "doit", *arguments]
 
@@ -447,6 +486,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> RealProject:
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
     made = Project(tmp_path)
+    made.write("a.txt", "hello")
     yield made
     made.close()
 
@@ -472,5 +512,10 @@ def store(tmp_path: Path) -> Path:
 def first(tmp_path: Path, store: Path) -> Clone:
     clone = Clone(tmp_path / "first", store.as_uri())
     clone.run()
-    assert sorted(clone.ran()) == ["a.g", "a.h", "a.npz", "a.onnx"]
+    assert sorted(clone.ran()) == ALL
     return clone
+
+
+@pytest.fixture
+def second(tmp_path: Path, store: Path, first: Clone) -> Clone:
+    return Clone(tmp_path / "another place" / "second", store.as_uri())

@@ -15,7 +15,7 @@ import pytest
 from opmatrix.commands.main import EXIT_CODES
 from opmatrix.engine.lock import hold
 from opmatrix.engine.tasks import GROUPS
-from tests.incremental.conftest import REPOSITORY, Project
+from tests.incremental.conftest import Project
 from tests.support.screen import read_all
 
 pytestmark = pytest.mark.incremental
@@ -24,10 +24,9 @@ CODES = {code for code, _ in EXIT_CODES}
 
 @pytest.fixture(autouse=True)
 def source(project: Project) -> None:
-    project.write("a.txt", "hello")
     project.step("data:good", "copy", "a.txt", "build/good")
     project.step("data:bad", "say", "a.txt", "build/bad")
-    project.doit("list")
+    project._write_steps()
 
 
 def test_help_lists_every_command_and_option(project: Project) -> None:
@@ -65,6 +64,10 @@ def test_versions_are_printed(project: Project) -> None:
         ("-n two", 2, "doit run: --process takes a whole number: invalid literal for int() with base 10: 'two'"),
         ("-n -1", 2, "doit run: --process takes a number from 0 on, found -1"),
         ("color=red", 2, "unknown variable 'color'; allowed: torch, ort, opsets"),
+        ("opsett=all", 2, "unknown variable 'opsett'; did you mean 'opsets'?; allowed: torch, ort, opsets\n"),
+        ("info data:good opsett=all", 2, "unknown variable 'opsett'"),
+        ("verifi", 2, "no task, operator, command or output 'verifi'; did you mean 'verify'?"),
+        ("verify:b*", 2, "no task matches 'verify:b*'"),
         ("list --stat", 0, ""),  # abbreviated, as getopt allows
         ("list --states", 2, "doit list: option --states not recognized; did you mean '--status'?"),
         ("why data:x", 2, "doit why: no task, operator, command or output 'data:x'"),
@@ -87,6 +90,7 @@ def test_exit_code_and_message_of_a_command_line(project: Project, typed: str, c
     assert message in done.stderr
     assert "Traceback" not in done.stderr and (not message or len(done.stderr.splitlines()) == 1)
     assert bool(message) == (code > 1)
+    assert code < 2 or project.ran() == []
 
 
 def test_an_operators_name_selects_its_steps(project: Project) -> None:
@@ -128,7 +132,7 @@ def test_a_command_ends_quietly_when_nobody_reads_its_output(project: Project, u
         done = subprocess.run(
             ["bash", "-c", f"({sys.executable} {command}; echo $? > code) | true; cat code"],
             cwd=project.root,
-            env=os.environ | {"PYTHONPATH": str(REPOSITORY / "pipeline"), "PYTHONUNBUFFERED": unbuffered},
+            env=project._environment({"PYTHONUNBUFFERED": unbuffered}),
             capture_output=True,
             text=True,
         )
@@ -154,14 +158,13 @@ def test_ignore_is_refused_during_another_run(project: Project) -> None:
         ("list", 2, "or make one: opmatrix new --project DIR"),
     ],
 )
-def test_commands_outside_a_project(tmp_path_factory: pytest.TempPathFactory, typed: str, code: int, said: str) -> None:
+def test_commands_outside_a_project(
+    project: Project, tmp_path_factory: pytest.TempPathFactory, typed: str, code: int, said: str
+) -> None:
+    folder = tmp_path_factory.mktemp("empty")
     program = [sys.executable, "-c", "import sys; from opmatrix.commands.main import main; sys.exit(main())"]
     done = subprocess.run(
-        [*program, *typed.split()],
-        cwd=tmp_path_factory.mktemp("empty"),
-        env=os.environ | {"PYTHONPATH": str(REPOSITORY / "pipeline")},
-        capture_output=True,
-        text=True,
+        [*program, *typed.split()], cwd=folder, env=project._environment({}), capture_output=True, text=True
     )
     assert (done.returncode, "Traceback" in done.stderr) == (code, False)
     assert said in done.stdout + done.stderr
@@ -171,15 +174,11 @@ def test_commands_outside_a_project(tmp_path_factory: pytest.TempPathFactory, ty
 def test_colours(project: Project, colours: bool) -> None:
     """In a terminal. The cursor movements that rich writes for the live line stay."""
     ours, theirs = pty.openpty()
-    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")} | {
-        "PYTHONPATH": str(REPOSITORY / "pipeline"), "TERM": "xterm-256color", "COLUMNS": "100",
-    }  # fmt: skip
+    environment = project._environment({"TERM": "xterm-256color", "COLUMNS": "100", "NO_COLOR": "1"})
+    for name in ("FORCE_COLOR", *(["NO_COLOR"] if colours else [])):
+        environment.pop(name, None)
     process = subprocess.Popen(
-        [sys.executable, "-m", "doit", "data:good"],
-        cwd=project.root,
-        env=environment | ({} if colours else {"NO_COLOR": "1"}),
-        stdout=theirs,
-        stderr=theirs,
+        [sys.executable, "-m", "doit", "data:good"], cwd=project.root, env=environment, stdout=theirs, stderr=theirs
     )
     process.wait()
     os.close(theirs)
@@ -201,12 +200,10 @@ def test_completion(project: Project, shell: str) -> None:
 @pytest.mark.parametrize(
     ("locale", "command"),
     [
-        ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["doit"]),
-        ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["doit", "-n", "2"]),
-        ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["doit", "why"]),
-        ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["doit", "list", "--status"]),
-        ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["doit", "ignore", "data:größe"]),
-        ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["doit", "forget", "data:größe"]),
+        *(
+            ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["doit", *words.split()])
+            for words in ("", "-n 2", "why", "list --status", "ignore data:größe", "forget data:größe")
+        ),
         ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["opmatrix", "doctor"]),
         ({"LC_ALL": "C", "PYTHONUTF8": "0"}, ["opmatrix", "operator-pages"]),
         ({"LC_ALL": "POSIX", "PYTHONUTF8": "0"}, ["doit"]),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,6 +24,11 @@ def do_include(source, target):  # a compiler that reads a header of the environ
     do_copy(source, target)
     Path(".venv-matrix/torch2.6/torch.h").write_text("TORCH")
     Path("build/found").write_text(".venv-matrix/torch2.6/torch.h\\n")
+
+def do_judge(source, verdict):
+    do_copy(source, "build/judged")
+    Path(verdict).parent.mkdir(parents=True, exist_ok=True)
+    Path(verdict).write_text('{"outcome": "verified"}')
 """
 
 
@@ -40,56 +43,31 @@ class Clone(Project):
         self.write("a.txt", "right")
         self.step("codegen:a", "copy", "a.txt", "build/a.g")
         versions = ".venv-matrix/torch2.6/versions/torch"
-        made = self.step("environment:torch2.6", "environment", "a.txt", versions)
-        made.update(command=["environment", "torch2.6", versions], reads=["pins.txt"])
-        made["writes"] = [versions, ".venv-matrix/torch2.6/packages.txt"]
+        made = self.step("environment:torch2.6", "environment", "torch2.6", versions, reads=["pins.txt"])
+        made["writes"].append(".venv-matrix/torch2.6/packages.txt")
         self.write("pins.txt", "torch==2.6.0")
-        compiled = self.step(
-            "compile:a@torch2.6", "include", "build/a.g", "build/a.so", discovered_inputs="build/found"
-        )
-        compiled["reads"] += [versions]
+        made = self.step("compile:a@torch2.6", "include", "build/a.g", "build/a.so", reads=["build/a.g", versions])
+        made["discovered_inputs"] = "build/found"
         for cell, source, environment in zip(CELLS, ("build/a.so", "build/a.g"), ("torch2.6", None), strict=True):
             verdict = f"build/verify/{cell}.json"
-            step = self.step(
-                f"verify:a-custom@{cell}", "judge", source, verdict, verdict=verdict, environment=environment
-            )
-            step["reads"] += [versions] if environment else []
-        self.write("fake.py", self.read("fake.py") + JUDGE)
-        verdicts = [step["verdict"] for step in self.steps if "verdict" in step]
-        report: dict[str, Any] = {
-            "group": "report",
-            "name": "",
-            "command": ["report_all", *verdicts],
-            "reads": verdicts,
-        }
-        report |= {"writes": ["build/report/report.json"], "discovered_inputs": "build/report/verdicts.txt"}
-        self.steps.append(report)
+            task, reads = f"verify:a-custom@{cell}", [source, *([versions] if environment else [])]
+            self.step(task, "judge", source, verdict, verdict=verdict, environment=environment, reads=reads)
+        self.report("report_all", discovered_inputs="build/report/verdicts.txt")
 
     def run(self, *arguments: str, mode: str = "write") -> tuple[int, str]:
         done = self.doit(*arguments, OPMATRIX_CACHE=self.url, OPMATRIX_CACHE_MODE=mode)
         return done.returncode, done.stdout + done.stderr
 
 
-JUDGE = """
-def do_judge(source, verdict):
-    do_copy(source, "build/judged")
-    Path(verdict).parent.mkdir(parents=True, exist_ok=True)
-    Path(verdict).write_text('{"outcome": "verified"}')
-"""
-
-
 @pytest.fixture
-def clones(tmp_path: Path) -> tuple[Clone, Clone]:
-    """A clone that has computed all, with its cache, and a fresh one."""
-    first = Clone(tmp_path / "first", tmp_path / "store")
-    code, said = first.run()
+def second(tmp_path: Path) -> Clone:
+    """A fresh clone, with the cache of one that has computed all."""
+    code, said = Clone(tmp_path / "first", tmp_path / "store").run()
     assert code == 0, said
-    first.ran()
-    return first, Clone(tmp_path / "second", tmp_path / "store")
+    return Clone(tmp_path / "second", tmp_path / "store")
 
 
-def test_a_report_needs_no_environment_and_computes_nothing(clones: tuple[Clone, Clone]) -> None:
-    _, second = clones
+def test_a_report_needs_no_environment_and_computes_nothing(second: Clone) -> None:
     code, said = second.run("--from-cache", mode="read")
     assert code == 0, said
     assert second.ran() == [f"{CELLS[1]}.json"], "the report"
@@ -100,39 +78,36 @@ def test_a_report_needs_no_environment_and_computes_nothing(clones: tuple[Clone,
     assert code == 0 and "torch" in second.ran(), "a run that computes makes the environment"
 
 
-def test_what_the_cache_lacks_is_not_run(clones: tuple[Clone, Clone]) -> None:
-    _, second = clones
+def test_what_the_cache_lacks_is_not_run(second: Clone) -> None:
     second.write("pins.txt", "torch==2.6.1")
     code, said = second.run("--from-cache")
     assert code == 1
     assert second.ran() == [f"{CELLS[1]}.json"]
     assert "TABLE of 2 cells, 1 bad" in said
-    found = json.loads(second.read(f"build/verify/{CELLS[0]}.json"))
+    found = second.json(f"build/verify/{CELLS[0]}.json")
     assert found["detail"] == "not run: the shared cache has no result of environment:torch2.6"
     assert found["blocked_by"] == {"group": "environment", "name": "torch2.6", "missing": True}
-    assert json.loads(second.read(f"build/verify/{CELLS[1]}.json")) == {"outcome": "verified"}
+    assert second.json(f"build/verify/{CELLS[1]}.json") == {"outcome": "verified"}
     code, said = second.run()
     assert code == 0 and "TABLE of 2 cells, 0 bad" in said, "what was not run is no result"
 
 
-def test_an_empty_cache_runs_nothing(clones: tuple[Clone, Clone], tmp_path: Path) -> None:
-    _, second = clones
+def test_an_empty_cache_runs_nothing(second: Clone, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "store")
     code, _ = second.run("--from-cache")
     assert code == 1 and second.ran() == [f"{CELLS[1]}.json"]
-    details = [json.loads(second.read(f"build/verify/{cell}.json"))["detail"] for cell in CELLS]
+    details = [second.json(f"build/verify/{cell}.json")["detail"] for cell in CELLS]
     assert details[1] == "not run: the shared cache has no result of codegen:a"
     assert details[0].startswith("not run: the shared cache has no result of ")
 
 
-def test_a_cell_without_a_result_counts_with_those_like_it(clones: tuple[Clone, Clone]) -> None:
-    _, second = clones
+def test_a_cell_without_a_result_counts_with_those_like_it(second: Clone) -> None:
     for step in second.steps:
         if step["group"] == "verify":
             step["config"] = "another tolerance"
     code, said = second.run("--from-cache")
     assert code == 1 and said.count("FAILED") <= 2
-    found = json.loads(second.read(f"build/verify/{CELLS[0]}.json"))
+    found = second.json(f"build/verify/{CELLS[0]}.json")
     assert found["detail"] == "not run: the shared cache has no result of verify:a*"
     assert found["blocked_by"] == {"group": "verify", "name": "a*", "missing": True}
 
@@ -146,7 +121,7 @@ def test_a_cell_without_a_result_counts_with_those_like_it(clones: tuple[Clone, 
     ],
 )
 def test_a_run_that_could_take_nothing_is_an_error(
-    clones: tuple[Clone, Clone], mode: str, arguments: tuple[str, ...], message: str
+    second: Clone, mode: str, arguments: tuple[str, ...], message: str
 ) -> None:
-    code, said = clones[1].run("--from-cache", *arguments, mode=mode)
-    assert code == 2 and message in said and clones[1].ran() == []
+    code, said = second.run("--from-cache", *arguments, mode=mode)
+    assert code == 2 and message in said and second.ran() == []

@@ -68,14 +68,16 @@ def test_the_last_screen_has_the_cause(
     assert len([row for row in seen.lines if row]) < 100, "\n".join(seen.lines)
 
 
+Stages = Callable[..., screen.Seen]
+
+
 @pytest.fixture
-def stages(project: Project) -> Callable[..., screen.Seen]:
-    project.write("a.txt", "hello")
+def stages(project: Project) -> Stages:
+    """Runs doit in a terminal."""
 
     def run(*arguments: str, **environment: str) -> screen.Seen:
-        project.doit("list")  # which writes the steps
-        path = str(REPOSITORY / "pipeline")
-        return screen.run([*DOIT, *arguments], cwd=project.root, PYTHONPATH=path, **environment)
+        project._write_steps()
+        return screen.run([*DOIT, *arguments], cwd=project.root, PYTHONPATH=str(REPOSITORY / "pipeline"), **environment)
 
     return run
 
@@ -92,14 +94,14 @@ def test_a_failure_is_shown_as_it_happens_and_equal_ones_are_counted(
     assert "\n  3 steps of data failed\n" in summary and summary.splitlines()[-1].endswith(": 3 failed")
 
 
-def test_many_causes_are_less_than_a_screen(project: Project, stages: Callable[..., screen.Seen]) -> None:
+def test_many_causes_are_less_than_a_screen(project: Project, stages: Stages) -> None:
     for n in range(30):
         project.step(f"data:{n}", "say", "a.txt", f"build/{n}", operator=f"op{n}")
     seen = stages()
     assert seen.last.count("FAILED data:") == 8 and "22 more causes in build/log\n" in seen.last
 
 
-def test_annotations_in_github_actions(project: Project, stages: Callable[..., screen.Seen]) -> None:
+def test_annotations_in_github_actions(project: Project, stages: Stages) -> None:
     project.step("data:a", "say", "a.txt", "build/a")
     line = "::error title=data%3Aa failed::the kernel differs at (0, 17): expected 0.1243, got 0.1250%0AReplay: "
     assert line in stages(GITHUB_ACTIONS="true").text
@@ -109,7 +111,7 @@ def test_annotations_in_github_actions(project: Project, stages: Callable[..., s
     assert refused.code == 2 and "--format github needs the reporter 'progress', found 'jsonl'" in refused.text
 
 
-def test_an_error_before_any_step_is_an_annotation_too(project: Project, stages: Callable[..., screen.Seen]) -> None:
+def test_an_error_before_any_step_is_an_annotation_too(project: Project, stages: Stages) -> None:
     more = "\ndef task_mine():\n    return {'actions': ['true']}\n"
     project.write("dodo.py", (project.root / "dodo.py").read_text() + more)
     line = "::error file=dodo.py,line=1,title=doit cannot begin::found task 'mine', allowed: what opmatrix plans"
@@ -118,26 +120,18 @@ def test_an_error_before_any_step_is_an_annotation_too(project: Project, stages:
     assert "::error" not in stages().text
 
 
-def test_an_event_has_file_and_line_as_the_terminal_shows_them(
+def test_events_and_annotations_have_file_and_line_as_the_terminal_shows_them(
     project: Project, stages: Callable[..., screen.Seen]
 ) -> None:
     project.write("ops/a/spec.py", "# a\nSPEC = None\n")
     project.step("data:a", "say", "a.txt", "build/a")
     assert "FAILED ops/a/spec.py:2" in stages().last
     assert '"file": "ops/a/spec.py", "line": 2}' in stages("-r", "jsonl").text
+    seen = stages(GITHUB_ACTIONS="true", GITHUB_WORKSPACE=str(project.root.parent))  # where the repository is
+    assert f"::error file={project.root.name}/ops/a/spec.py,line=2,title=" in seen.text
 
 
-def test_an_annotation_names_the_file_in_the_repository(project: Project, stages: Callable[..., screen.Seen]) -> None:
-    """The project may be in a folder of the repository that GitHub checked out."""
-    project.write("ops/a/spec.py", "SPEC = None\n")
-    project.step("data:a", "say", "a.txt", "build/a")
-    workspace = str(project.root.parent)
-    folder = project.root.name
-    seen = stages(GITHUB_ACTIONS="true", GITHUB_WORKSPACE=workspace)
-    assert f"::error file={folder}/ops/a/spec.py,line=1,title=" in seen.text
-
-
-def test_a_brief_verdict(project: Project, stages: Callable[..., screen.Seen]) -> None:
+def test_a_brief_verdict(project: Project, stages: Stages) -> None:
     for n in (18, 20):
         name, record = f"verify:a-custom@torch2.13-dynamo-opset{n}-ort1.31", f"build/{n}.json"
         project.step(name, "verify", "a.txt", record, verdict=record)

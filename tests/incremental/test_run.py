@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from opmatrix.project.cells import Cell
-from tests.incremental.conftest import Project, wait_for
+from tests.incremental.conftest import Project, alive, wait_for
 
 pytestmark = pytest.mark.incremental
 
@@ -23,26 +22,7 @@ def cells(project: Project, **commands: str) -> None:
     for name, command in commands.items():
         verdict = f"build/{name}.json"
         project.step(f"verify:{name}-custom@{CELL}", command, "a.txt", verdict, verdict=verdict, server="onnx")
-    verdicts = [s["verdict"] for s in project.steps if "verdict" in s]
-    report = {"group": "report", "name": "", "command": ["report", *verdicts, "build/report.json"]}
-    project.steps.append(report | {"reads": verdicts, "writes": ["build/report.json"]})
-
-
-def verdict(project: Project, name: str) -> dict[str, str]:
-    found: dict[str, str] = json.loads(project.read(f"build/{name}.json"))
-    return found
-
-
-@pytest.fixture(autouse=True)
-def source(project: Project) -> None:
-    project.write("a.txt", "hello")
-
-
-def alive(process: str) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    project.report("report", written="build/report.json")["command"].append("build/report.json")
 
 
 @pytest.mark.parametrize("server", [None, "onnx"])
@@ -53,10 +33,10 @@ def test_steps_that_die_do_not_stop_the_others(project: Project, server: str | N
     project.steps[3]["seconds"] = 3
     done = project.doit()
     assert done.returncode == 1
-    assert verdict(project, "e") == {"outcome": "verified"}
+    assert project.json("build/e.json") == {"outcome": "verified"}
     expected = {"a": "out of cheese", "b": "SIGABRT", "c": "SIGSEGV", "d": "did not end within 3 s"}
     for name, text in expected.items():
-        found = verdict(project, name)
+        found = project.json(f"build/{name}.json")
         assert (found["op"], found["lowering"], found["outcome"]) == (name, "custom", "failed")
         assert str(Cell(**found["cell"])) == CELL
         assert text in found["detail"]
@@ -89,28 +69,29 @@ def test_output_of_steps_is_shown_on_request(project: Project) -> None:
     assert project.doit("-a", "-v", "2", "data:a").stdout.count("TABLE of 1 cells, 0 bad") == 1
 
 
-def test_a_step_that_writes_nothing_fails(project: Project) -> None:
-    project.step("data:a", "nothing", "a.txt", "build/a.pb")
+@pytest.mark.parametrize(
+    ("command", "source", "message"),
+    [
+        ("nothing", "a.txt", "ended well, but did not write"),
+        ("copy", "b.txt", "data:a: its input b.txt does not exist, and no step writes it"),
+    ],
+)
+def test_a_step_without_its_output_or_input_fails(project: Project, command: str, source: str, message: str) -> None:
+    project.step("data:a", command, source, "build/a.pb")
     done = project.doit()
-    assert done.returncode == 1 and "ended well, but did not write" in done.stdout
-
-
-def test_a_missing_input_is_an_error(project: Project) -> None:
-    project.step("data:a", "copy", "b.txt", "build/a.pb")
-    done = project.doit()
-    assert done.returncode == 1 and "data:a: its input b.txt does not exist, and no step writes it" in done.stdout
+    assert done.returncode == 1 and message in done.stdout
 
 
 def test_blocked_steps_have_a_verdict_and_the_report_is_written(project: Project) -> None:
     cells(project, a="verify", b="verify")
     project.doit()
-    assert verdict(project, "a") == {"outcome": "verified"}
+    assert project.json("build/a.json") == {"outcome": "verified"}
     project.steps.insert(0, {"group": "compile", "name": "a", "command": ["say", "a.txt", "build/a.so"]})
     project.steps[1] |= {"after": ["compile:a"], "reads": ["a.txt", "build/a.so"]}
     project.steps[0] |= {"writes": ["build/a.so"]}
     done = project.doit()
-    assert verdict(project, "a")["outcome"] == "failed", "the verdict of the earlier run survived"
-    assert verdict(project, "a")["detail"].startswith("not run: compile:a failed: the kernel differs at (0, 17)")
+    assert project.json("build/a.json")["outcome"] == "failed", "the verdict of the earlier run survived"
+    assert project.json("build/a.json")["detail"].startswith("not run: compile:a failed: the kernel differs at (0, 17)")
     assert "TABLE of 2 cells, 1 bad" in done.stdout
     assert "compile:a failed, 1 step did not run\n" in done.stdout
     assert done.returncode == 1
@@ -120,7 +101,7 @@ def test_the_verdict_of_a_failing_step_stays(project: Project) -> None:
     cells(project, a="verify")
     project.write("a.txt", "wrong")
     done = project.doit()
-    assert verdict(project, "a") == {"outcome": "mismatched"}
+    assert project.json("build/a.json") == {"outcome": "mismatched"}
     assert "TABLE of 1 cells, 1 bad" in done.stdout and done.returncode == 1
     again = project.doit("verify")  # without the report, the step prints it itself
     assert "2 of 64 elements differ" in again.stdout and again.returncode == 1
@@ -130,9 +111,9 @@ def test_the_verdict_of_a_failing_step_stays(project: Project) -> None:
 def test_a_failure_replaces_an_old_verdict(project: Project, how: str) -> None:
     cells(project, a="verify")
     project.doit()
-    project.steps[0]["command"][0] = how
+    project.set_command(how, of=0)
     project.doit()
-    assert verdict(project, "a")["outcome"] == "failed"
+    assert project.json("build/a.json")["outcome"] == "failed"
 
 
 def test_details_come_first_and_the_causes_last(project: Project) -> None:
@@ -173,7 +154,7 @@ def test_a_killed_run_keeps_finished_steps_and_leaves_no_process(
     assert number == signal.SIGKILL or "interrupted; what had finished is kept" in output
     assert "Traceback" not in output
     project.ran()
-    project.steps[1]["command"][0] = "copy"
+    project.set_command("copy")
     assert project.doit().returncode == 0
     assert project.ran() == ["a.so"]
 
@@ -205,17 +186,21 @@ def test_a_signal_in_a_callback_of_a_fork_ends_the_run(project: Project, options
     wait_for(lambda: project.processes() == [])
 
 
-def test_a_killed_server_is_a_failed_step(project: Project) -> None:
+@pytest.mark.parametrize(
+    ("killed", "message"),
+    [("step", "compile:a: died of SIGKILL after"), ("server", "the onnx server ended while the step ran")],
+)
+def test_a_killed_process_is_a_failed_step(project: Project, killed: str, message: str) -> None:
     project.step("compile:a", "hang", "a.txt", "build/a.so", server="onnx")
     project.step("compile:b", "copy", "a.txt", "build/b.so", server="onnx")
     process = project.start()
-    child = project.read("slow.pid")
-    server = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[1]
-    os.kill(int(server), signal.SIGKILL)
+    step = project.slow_step()
+    server = int(Path(f"/proc/{step}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(step if killed == "step" else server, signal.SIGKILL)
     output, _ = process.communicate()
-    assert "the onnx server ended while the step ran" in output and process.returncode == 1
-    assert (project.root / "build/b.so").exists(), "the server was not started again"
-    assert not alive(child)
+    assert message in output and process.returncode == 1
+    assert (project.root / "build/b.so").exists(), "a server that was killed was not started again"
+    assert not alive(step)
 
 
 def test_a_server_that_cannot_start_is_one_sentence(project: Project) -> None:
@@ -256,18 +241,21 @@ def test_a_server_with_threads_is_refused(project: Project) -> None:
 
 
 def test_the_second_of_two_runs_names_the_first(project: Project) -> None:
+    """Also one of other steps, and a command that removes outputs."""
     project.step("compile:a", "slow", "a.txt", "build/a.so")
-    first = project.start()
-    second = project.doit()
-    assert second.returncode == 3
-    assert second.stderr.startswith(f"another run is at work in {project.root}/build: process {first.pid} (")
-    assert second.stderr.endswith(f"). Wait for it, or stop it with: kill {first.pid}\n")
-    assert project.doit("clean").returncode == 3
+    project.step("compile:b", "copy", "a.txt", "build/b.so")
+    first = project.start("compile:a")
+    for arguments in ((), ("compile:b",), ("clean",)):
+        second = project.doit(*arguments)
+        assert second.returncode == 3
+        assert second.stderr.startswith(f"another run is at work in {project.root}/build: process {first.pid} (")
+        assert second.stderr.endswith(f"). Wait for it, or stop it with: kill {first.pid}\n")
     assert project.doit("list").returncode == 0
     project.write("go", "")
     first.communicate()
     assert first.returncode == 0
-    assert project.doit().stdout == "1 step, all up to date\n"
+    assert project.doit("compile:a").stdout == "1 step, all up to date\n"
+    assert project.doit("compile:b").returncode == 0
 
 
 def test_steps_run_at_the_same_time(project: Project) -> None:
@@ -278,27 +266,11 @@ def test_steps_run_at_the_same_time(project: Project) -> None:
     assert done.returncode == 0 and sorted(project.ran()) == ["a.so", "go"], done.stdout
 
 
-@pytest.mark.parametrize(
-    "arguments, code, text",
-    [
-        (["opsett=all"], 2, "unknown variable 'opsett'; did you mean 'opsets'?; allowed: torch, ort, opsets\n"),
-        (["verifi"], 2, "no task, operator, command or output 'verifi'; did you mean 'verify'?"),
-        (["verify:b*"], 2, "no task matches 'verify:b*'"),
-        (["info", "codegen:a", "opsett=all"], 2, "unknown variable 'opsett'"),
-    ],
-)
-def test_unknown_names_are_errors(project: Project, arguments: list[str], code: int, text: str) -> None:
-    project.step("codegen:a", "copy", "a.txt", "build/a.g")
-    done = project.doit(*arguments)
-    assert text in done.stderr and "Traceback" not in done.stderr
-    assert done.returncode == code
-    assert project.ran() == []
-
-
 def test_a_sub_folder_has_no_second_state(project: Project) -> None:
     project.step("codegen:a", "copy", "a.txt", "build/a.g")
     project.write("ops/a/spec.py", "")
-    assert project.doit().returncode == 0
+    assert project.doit("-k", "opsets=all", folder="ops/a").returncode == 0
+    assert project.ran() == ["a.g"] and project.doit().stdout == "1 step, all up to date\n"
     there = sorted(p.name for p in project.root.iterdir())
     assert project.doit("-k", folder="ops/a").stdout == "1 step, all up to date\n"
     assert project.doit("list", "-k", folder="ops/a").stdout.startswith("codegen")
@@ -306,10 +278,3 @@ def test_a_sub_folder_has_no_second_state(project: Project) -> None:
     assert project.doit(folder="ops/a").returncode == 3
     assert sorted(p.name for p in project.root.iterdir()) == there
     assert [p.name for p in (project.root / "ops/a").iterdir()] == ["spec.py"]
-
-
-def test_variables_reach_a_run_from_a_sub_folder(project: Project) -> None:
-    project.step("codegen:a", "copy", "a.txt", "build/a.g")
-    project.write("ops/a/spec.py", "")
-    done = project.doit("-k", "opsets=all", folder="ops/a")
-    assert done.returncode == 0 and project.ran() == ["a.g"]

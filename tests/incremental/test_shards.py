@@ -10,7 +10,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -66,10 +65,7 @@ class Job(Project):
                 sources = (f"build/{operator}.so", f"build/{operator}.npz", model)
                 verdict = f"build/verify/{operator}-{export}.json"
                 self.add(f"verify:{operator}-custom@{export}-ort1.31", "judge", *sources, verdict)
-        verdicts = [step["verdict"] for step in self.steps if "verdict" in step]
-        report: dict[str, Any] = {"group": "report", "name": "", "command": ["show", *verdicts], "reads": verdicts}
-        report |= {"writes": ["build/report/report.json"], "discovered_inputs": "build/report/verdicts.txt"}
-        self.steps.append(report)
+        self.report("show", discovered_inputs="build/report/verdicts.txt")
         self._write_steps()
 
     def add(self, task: str, command: str, *names: str) -> None:
@@ -80,13 +76,9 @@ class Job(Project):
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", "doit", "-n", "2", *arguments],
-            cwd=self.root,
-            env=self._environment(self.environment),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+            cwd=self.root, env=self._environment(self.environment),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
 
     def steps_ran(self) -> list[str]:
         log = self.root / "ran"

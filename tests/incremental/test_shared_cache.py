@@ -6,28 +6,16 @@ import hashlib
 import json
 import os
 import shutil
-import threading
+import socket
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from opmatrix.shared_cache import entry
-from tests.incremental.conftest import Clone
+from tests.incremental.conftest import ALL, Clone, replace_blobs
+from tests.support.small_servers import read_request, socket_server
 
 pytestmark = pytest.mark.incremental
-
-
-@pytest.fixture
-def second(tmp_path: Path, store: Path, first: Clone) -> Clone:
-    return Clone(tmp_path / "another place" / "second", store.as_uri())
-
-
-def blobs(store: Path) -> list[Path]:
-    return [path for path in (store / "cas").iterdir() if path.is_file()]
 
 
 @pytest.mark.parametrize("processes", [1, 4])
@@ -35,33 +23,27 @@ def test_another_clone_computes_nothing(first: Clone, second: Clone, processes: 
     out = second.run("-n", str(processes))
     assert second.ran() == ["a.h"]
     assert second.read("build/a.onnx") == first.read("build/a.onnx") == "HELLO "
-    assert "4 steps in" in out
-    assert "1 run, 3 from the shared cache" in out
+    assert "4 steps in" in out and "1 run, 3 from the shared cache" in out
     assert "all up to date" in second.run()
     assert "all up to date" in second.run(OPMATRIX_CACHE="off")
 
 
 def test_what_differs_is_computed_and_then_shared_back(first: Clone, second: Clone) -> None:
+    second.steps[1]["config"] = "numpy 3"
+    second.run()
+    assert sorted(second.ran()) == ["a.h", "a.npz"]
+    second.run("-a")
+    assert sorted(second.ran()) == ALL
     second.write("a.txt", "good day")
     second.run()
-    assert sorted(second.ran()) == ["a.g", "a.h", "a.npz", "a.onnx"]
+    assert sorted(second.ran()) == ALL
     first.write("a.txt", "good day")
+    first.steps[1]["config"] = "numpy 3"
     first.run()
     assert first.ran() == ["a.h"]
     second.write("a.txt", "good day# a remark: only the first step differs, its output does not")
     second.run()
     assert sorted(second.ran()) == ["a.g", "a.h"]
-
-
-def test_results_of_another_configuration_are_not_taken(first: Clone, second: Clone) -> None:
-    second.steps[1]["config"] = "numpy 3"
-    second.run()
-    assert sorted(second.ran()) == ["a.h", "a.npz"]
-
-
-def test_with_the_option_always_nothing_is_taken(first: Clone, second: Clone) -> None:
-    second.run("-a")
-    assert sorted(second.ran()) == ["a.g", "a.h", "a.npz", "a.onnx"]
 
 
 def test_a_clone_that_reads_only_stores_nothing(tmp_path: Path, store: Path) -> None:
@@ -80,10 +62,10 @@ def test_a_failed_step_is_not_shared(tmp_path: Path, store: Path) -> None:
 
 
 def test_a_damaged_blob_is_computed_anew(store: Path, second: Clone) -> None:
-    for blob in blobs(store):
+    for blob in (store / "cas").iterdir():
         blob.write_bytes(blob.read_bytes().replace(b"HELLO", b"JELLO"))
     out = second.run(mode="write")
-    assert sorted(second.ran()) == ["a.g", "a.h", "a.npz", "a.onnx"]
+    assert sorted(second.ran()) == ALL
     assert second.read("build/a.onnx") == "HELLO "
     assert "the blob has another digest than its name, and 2 more" in out
     shutil.rmtree(second.root / "build")
@@ -92,38 +74,34 @@ def test_a_damaged_blob_is_computed_anew(store: Path, second: Clone) -> None:
 
 
 def test_a_blob_that_writes_elsewhere_is_refused(store: Path, second: Clone) -> None:
-    for action in (store / "ac").iterdir():
-        _, _, told = entry.decode(action.read_bytes())
-        head = {"files": [["../stolen", 3, False]], "links": {}, "found": {}, "log": ""}
-        blob = json.dumps(head).encode() + b"\nhey"
-        digest = hashlib.sha256(blob).hexdigest()
-        (store / "cas" / digest).write_bytes(blob)
-        action.write_bytes(entry.encode(digest, len(blob), told))
-    out = second.run(mode="read")
-    assert "it holds other files than the step writes" in out
-    assert sorted(second.ran()) == ["a.g", "a.h", "a.npz", "a.onnx"]
+    head = {"files": [["../stolen", 3, False]], "links": {}, "found": {}, "log": ""}
+    replace_blobs(store, lambda blob: json.dumps(head).encode() + b"\nhey")
+    assert "it holds other files than the step writes" in second.run(mode="read")
+    assert sorted(second.ran()) == ALL
     assert not (second.root.parent / "stolen").exists()
+
+
+class Discovering(Clone):
+    """A clone with a step that discovers an input."""
+
+    def __init__(self, root: Path, store: Path) -> None:
+        super().__init__(root, store.as_uri())
+        step = self.step("compile:a", "split", "names.txt", "build", discovered_inputs="build/found")
+        step["writes"] = ["build/lib"]
+        self.write("names.txt", "lib")
+        self.write("build/found", "")
 
 
 def test_an_input_that_a_step_discovers_must_be_the_same(tmp_path: Path, store: Path) -> None:
     header = tmp_path / "system.h"
-    clones = []
-    for name in ("first", "second"):
-        header.write_text("as first")
-        clones.append(clone := Clone(tmp_path / name, store.as_uri()))
-        listed = clone.step("compile:a", "split", "names.txt", "build")
-        listed.update(writes=["build/lib"], discovered_inputs="build/found", reads=["names.txt"])
-        clone.write("names.txt", "lib")
+    header.write_text("as first")
+    for name, edit, computed in (("first", False, True), ("second", False, False), ("third", True, True)):
+        if edit:
+            header.write_text("of another distribution")
+        clone = Discovering(tmp_path / name, store)
         clone.write("build/found", f"{header}\n")
-    clones[0].run()
-    assert "build" in clones[0].ran()
-    clones[1].run()
-    assert "build" not in clones[1].ran()
-    header.write_text("of another distribution")
-    shutil.rmtree(clones[1].root / "build")
-    clones[1].write("build/found", f"{header}\n")
-    clones[1].run()
-    assert "build" in clones[1].ran()
+        clone.run()
+        assert ("build" in clone.ran()) is computed
 
 
 @pytest.mark.parametrize(
@@ -148,41 +126,25 @@ def test_an_input_that_is_no_header_is_refused(tmp_path: Path, store: Path, foun
     (tmp_path / "zeros").symlink_to("/dev/zero")
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(1 << 40)
-    clones = []
-    for name in ("first", "second"):
-        clones.append(clone := Clone(tmp_path / name, store.as_uri()))
-        step = clone.step("compile:a", "split", "names.txt", "build")
-        step.update(writes=["build/lib"], discovered_inputs="build/found", reads=["names.txt"])
-        clone.write("names.txt", "lib")
-    clones[0].write("build/found", "")
-    clones[0].run()
-    found, listed = (found if one is None else one for one in (found, listed))
-    tamper(store, found=found.replace("TMP", str(tmp_path)), listed=listed.replace("TMP", str(tmp_path)))
-    clones[1].run()
-    assert "build" in clones[1].ran()
-    clones[1].run("list", "--status")
+    Discovering(tmp_path / "first", store).run()
+    found, listed = ((found if one is None else one).replace("TMP", str(tmp_path)) for one in (found, listed))
 
-
-def tamper(store: Path, *, found: str, listed: str) -> None:
-    """Replace the inputs that compile:a found: those with a digest, that of no bytes, and those in its list."""
-    for action in (store / "ac").iterdir():
-        digest, _, told = entry.decode(action.read_bytes())
-        line, _, content = (
-            (store / "cas" / digest).read_bytes().partition(b"\n")
-            if (store / "cas" / digest).exists()
-            else (b"", b"", b"")
-        )
+    def tamper(blob: bytes) -> bytes:
+        """Replace the inputs that compile:a found: those with a digest, that of no bytes, and those in its list."""
+        line, _, content = blob.partition(b"\n")
         if b'"build/found"' not in line:
-            continue
-        head = json.loads(line)
-        names = [name for name, *_ in head["files"]]
-        assert names == ["build/found", "build/lib"]
-        head["files"][0][1] = len(lines := f"{listed}\n".encode() if listed else b"")
+            return blob
+        head, lines = json.loads(line), f"{listed}\n".encode() if listed else b""
+        assert [name for name, *_ in head["files"]] == ["build/found", "build/lib"]
+        head["files"][0][1] = len(lines)
         head["found"] = {found: hashlib.sha256().hexdigest()} if found else {}
-        blob = json.dumps(head).encode() + b"\n" + lines + content
-        digest = hashlib.sha256(blob).hexdigest()
-        (store / "cas" / digest).write_bytes(blob)
-        action.write_bytes(entry.encode(digest, len(blob), told))
+        return json.dumps(head).encode() + b"\n" + lines + content
+
+    replace_blobs(store, tamper)
+    second = Discovering(tmp_path / "second", store)
+    second.run()
+    assert "build" in second.ran()
+    second.run("list", "--status")
 
 
 def test_links_and_modes_come_along(tmp_path: Path, store: Path) -> None:
@@ -205,9 +167,11 @@ def do_link(source, target):
 """
 
 
-def test_commands_say_what_came_from_where(store: Path, second: Clone) -> None:
-    second.run()
+def test_commands_and_events_say_what_came_from_where(store: Path, second: Clone) -> None:
     url = store.as_uri()
+    events = [json.loads(line) for line in second.run("-r", "jsonl").splitlines()]
+    taken = {event["step"]: event.get("from") for event in events if event["event"] == "end"}
+    assert taken == {**dict.fromkeys(["codegen:a", "data:a", "export:a"], url), "report:a": None}
     assert f"from the shared cache {url}" in second.doit("info", "data:a").stdout
     assert "from the shared cache" not in second.doit("info", "report:a").stdout
     assert f"4 steps, all up to date; 3 of them from the shared cache {url}" in second.doit("why").stdout
@@ -216,58 +180,19 @@ def test_commands_say_what_came_from_where(store: Path, second: Clone) -> None:
     assert "from the shared cache" not in second.doit("info", "data:a").stdout
 
 
-def test_events_say_what_came_from_where(store: Path, second: Clone) -> None:
-    events = [json.loads(line) for line in second.run("-r", "jsonl").splitlines()]
-    taken = {event["step"]: event.get("from") for event in events if event["event"] == "end"}
-    assert taken == {**dict.fromkeys(["codegen:a", "data:a", "export:a"], store.as_uri()), "report:a": None}
-
-
 # Stores that are slow, gone, or answer nonsense: one warning, and two seconds in all.
 
 WARNING = "the shared cache is left out from here on"
 
 
-class Answers(BaseHTTPRequestHandler):
-    """Answers as `how` says."""
-
-    how = ""
-
-    def do_GET(self) -> None:
-        if self.how == "silent":
-            time.sleep(1000)
-        elif self.how == "nonsense":
-            self.send_response(200)
-            self.send_header("Content-Length", "30")
-            self.end_headers()
-            self.wfile.write(b"<html>please log in here</html>"[:30])
-        elif self.how == "broken":
-            self.send_error(500)
-        elif self.how == "dripping":
-            self.send_response(200)
-            self.send_header("Content-Length", "3000")
-            self.end_headers()
-            for _ in range(3000):
-                self.wfile.write(b"<")
-                time.sleep(0.1)
-        elif self.how == "slow":
-            time.sleep(0.9)
-            self.send_error(404)
-
-    do_PUT = do_GET  # noqa: N815 - as above
-
-    def log_message(self, *_: Any) -> None:
-        """Print nothing."""
-
-
-@pytest.fixture
-def server() -> Iterator[ThreadingHTTPServer]:
-    found = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    found.daemon_threads = True
-    found.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that no longer waits
-    threading.Thread(target=found.serve_forever, daemon=True).start()
-    yield found
-    found.shutdown()
-    found.server_close()
+ANSWERS = {
+    "silent": b"",
+    "nonsense": b"HTTP/1.0 200 OK\r\nContent-Length: 30\r\n\r\n<html>please log in here</html",
+    "broken": b"HTTP/1.0 500 Broken\r\n\r\n",
+    "dripping": b"HTTP/1.0 200 OK\r\nContent-Length: 3000\r\n\r\n",
+    "slow": b"HTTP/1.0 404 Not Found\r\n\r\n",
+    "gone": b"",
+}
 
 
 # Logs the limit of each wait that has one, or, if what it waits for came, the 0.9 s that the slow store takes.
@@ -286,28 +211,28 @@ open("waits", "a").close()
 
 
 @pytest.mark.parametrize(
-    ("how", "most"), [("silent", 2.1), ("nonsense", 0.9), ("broken", 0.9), ("dripping", 2.1), ("slow", 2.2)]
+    ("how", "most"),
+    [("silent", 2.1), ("nonsense", 0.9), ("broken", 0.9), ("dripping", 2.1), ("slow", 2.2), ("gone", 0.9)],
 )
-def test_a_store_that_does_not_answer_costs_two_seconds_and_one_warning(
-    tmp_path: Path, server: ThreadingHTTPServer, how: str, most: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Answers, "how", how)
-    clone = Clone(tmp_path / "clone", f"http://127.0.0.1:{server.server_port}")
-    clone.write("fake.py", clone.read("fake.py") + LOGS_WAITS)
-    # A busy machine may need 2 s for an answer; where one comes, the first already ends all.
-    out = clone.run(FAKE_PATIENCE="500" if how in ("nonsense", "broken") else "2")
+def test_a_store_that_does_not_answer_costs_two_seconds_and_one_warning(tmp_path: Path, how: str, most: float) -> None:
+    def answer(connection: socket.socket) -> None:
+        read_request(connection)
+        time.sleep({"silent": 1000, "slow": 0.9}.get(how, 0))
+        connection.sendall(ANSWERS[how])
+        while how == "dripping":
+            time.sleep(0.1)
+            connection.sendall(b"<")
+
+    with socket_server(answer) as url:
+        clone = Clone(tmp_path / "clone", "http://127.0.0.1:1" if how == "gone" else url)
+        clone.write("fake.py", clone.read("fake.py") + LOGS_WAITS)
+        # A busy machine may need 2 s for an answer; where one comes, the first already ends all.
+        out = clone.run(FAKE_PATIENCE="2" if how in ("silent", "dripping", "slow") else "500")
     assert out.count("shared cache") == 1
     assert WARNING in out
-    assert sorted(clone.ran()) == ["a.g", "a.h", "a.npz", "a.onnx"]
+    assert sorted(clone.ran()) == ALL
     # 2 s, and the 0.1 s of each request that are not slow.
     assert sum(map(float, clone.read("waits").splitlines())) < most + 0.01
-
-
-def test_a_store_that_is_gone_costs_one_warning(tmp_path: Path) -> None:
-    clone = Clone(tmp_path / "clone", "http://127.0.0.1:1")
-    out = clone.run()
-    assert out.count("shared cache") == 1
-    assert WARNING in out
 
 
 def test_a_wrong_setting_ends_the_run_before_anything_ran(tmp_path: Path) -> None:

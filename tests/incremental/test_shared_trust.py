@@ -9,32 +9,30 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.shared_cache import entry
-from tests.incremental.conftest import Clone
+from tests.incremental.conftest import ALL, Clone, replace_blobs
 
 pytestmark = pytest.mark.incremental
 needs_ssh_keygen = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs OpenSSH's ssh-keygen")
 
 
-def poison(store: Path, step: str, text: bytes) -> None:
-    """Replace HELLO in the blob of a step, and its entry accordingly: one that can be taken."""
-    (action,) = (path for path in (store / "ac").iterdir() if f'\\"step\\": \\"{step}\\"'.encode() in path.read_bytes())
-    digest, _, told = entry.decode(action.read_bytes())
-    blob = (store / "cas" / digest).read_bytes().replace(b"HELLO", text)
-    name = hashlib.sha256(blob).hexdigest()
-    (store / "cas" / name).write_bytes(blob)
-    action.write_bytes(entry.encode(name, len(blob), told))
+def poison(store: Path) -> None:
+    """Replace HELLO in the blob of data:a."""
+    replace_blobs(store, lambda blob: blob.replace(b"HELLO", b"JELLO") if b'"build/a.npz"' in blob else blob)
+
+
+def set_cache(clone: Clone, settings: str) -> None:
+    clone.write("pyproject.toml", f"{clone.read('pyproject.toml')}\n[tool.opmatrix.cache]\n{settings}\n")
 
 
 def sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_mode_check_computes_every_step_and_compares(tmp_path: Path, store: Path, first: Clone) -> None:
-    second, stored = Clone(tmp_path / "second", store.as_uri()), sorted((store / "ac").iterdir())
+def test_mode_check_computes_every_step_and_compares(store: Path, second: Clone) -> None:
+    stored = sorted((store / "ac").iterdir())
     for _ in range(2):  # the second time, all is up to date
         out = second.run(mode="check")
-        assert sorted(second.ran()) == ["a.g", "a.h", "a.npz", "a.onnx"]
+        assert sorted(second.ran()) == ALL
         assert f"3 steps wrote the same as in the shared cache {store.as_uri()}\n" in out
     second.write("a.txt", "good day")
     assert "0 steps wrote the same as in the shared cache" in (out := second.run(mode="check"))
@@ -42,18 +40,15 @@ def test_mode_check_computes_every_step_and_compares(tmp_path: Path, store: Path
     assert sorted((store / "ac").iterdir()) == stored
 
 
-def test_mode_check_in_pyproject(tmp_path: Path, store: Path, first: Clone) -> None:
-    second = Clone(tmp_path / "second", store.as_uri())
-    settings = f"\n[tool.opmatrix.cache]\nurl = '{store.as_uri()}'\nmode = 'check'\n"
-    second.write("pyproject.toml", second.read("pyproject.toml") + settings)
+def test_mode_check_in_pyproject(store: Path, second: Clone) -> None:
+    set_cache(second, f"url = '{second.url}'\nmode = 'check'")
     for _ in range(2):
         assert "3 steps wrote the same" in second.doit().stdout
-        assert sorted(second.ran()) == ["a.g", "a.h", "a.npz", "a.onnx"]
+        assert sorted(second.ran()) == ALL
 
 
-def test_mode_check_reports_each_difference_with_both_digests(tmp_path: Path, store: Path, first: Clone) -> None:
-    poison(store, "data:a", b"JELLO")
-    second = Clone(tmp_path / "second", store.as_uri())
+def test_mode_check_reports_each_difference_with_both_digests(store: Path, second: Clone) -> None:
+    poison(store)
     done = second.doit(OPMATRIX_CACHE=second.url, OPMATRIX_CACHE_MODE="check")
     assert done.returncode == 1
     out = " ".join((done.stdout + done.stderr).split())
@@ -63,23 +58,19 @@ def test_mode_check_reports_each_difference_with_both_digests(tmp_path: Path, st
     assert "1 step wrote the same as in the shared cache" in out  # codegen:a; export:a is behind the difference
 
 
-def test_mode_check_reports_a_damaged_entry(tmp_path: Path, store: Path, first: Clone) -> None:
+def test_mode_check_reports_a_damaged_entry(store: Path, second: Clone) -> None:
     for blob in (store / "cas").iterdir():
         blob.write_bytes(b"x" + blob.read_bytes()[1:])
-    second = Clone(tmp_path / "second", store.as_uri())
     done = second.doit("codegen", OPMATRIX_CACHE=second.url, OPMATRIX_CACHE_MODE="check")
     assert done.returncode == 1
     out = " ".join((done.stdout + done.stderr).split())
     assert f"its entry in the shared cache {second.url} is damaged: codegen:a: the blob has another digest" in out
 
 
-def test_prove_local_takes_what_is_built_and_nothing_that_proves(tmp_path: Path, store: Path, first: Clone) -> None:
+def test_prove_local_takes_what_is_built_and_nothing_that_proves(tmp_path: Path, store: Path, second: Clone) -> None:
     """A poisoned expected output is never taken."""
-    poison(store, "data:a", b"JELLO")
-    second = Clone(tmp_path / "second", store.as_uri())
-    second.write(
-        "pyproject.toml", second.read("pyproject.toml") + "\n[tool.opmatrix.cache]\nurl = 'x'\nprove = 'local'\n"
-    )
+    poison(store)
+    set_cache(second, "url = 'x'\nprove = 'local'")
     second.run(mode="read")
     assert sorted(second.ran()) == ["a.h", "a.npz"]
     assert second.read("build/a.onnx") == "HELLO "
@@ -94,7 +85,7 @@ def signed(tmp_path: Path) -> tuple[Path, str]:
     key = tmp_path / "ci"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(key)], check=True)
     line = key.with_suffix(".pub").read_text().strip()
-    return key, f"\n[tool.opmatrix.cache]\nurl = 'x'\nsigners = ['ci@example.org {line}']\n"
+    return key, f"url = 'x'\nsigners = ['ci@example.org {line}']"
 
 
 @needs_ssh_keygen
@@ -104,9 +95,9 @@ def test_only_what_a_signer_signed_is_taken(
     key, settings = signed
     writer, reader = (Clone(tmp_path / name, store.as_uri()) for name in ("writer", "reader"))
     for clone in (writer, reader):
-        clone.write("pyproject.toml", clone.read("pyproject.toml") + settings)
+        set_cache(clone, settings)
     out = writer.run(OPMATRIX_CACHE_KEY=str(key))
-    assert sorted(writer.ran()) == ["a.g", "a.h", "a.npz", "a.onnx"]  # `first` signed nothing
+    assert sorted(writer.ran()) == ALL  # `first` signed nothing
     assert "results of the shared cache were not taken: no signer in pyproject.toml signed them" in out
     reader.run(mode="read")
     assert reader.ran() == ["a.h"]
@@ -117,7 +108,7 @@ def test_only_what_a_signer_signed_is_taken(
 def test_a_writer_that_cannot_sign_runs_nothing(tmp_path: Path, store: Path, signed: tuple[Path, str]) -> None:
     key, settings = signed
     clone = Clone(tmp_path / "writer", store.as_uri())
-    clone.write("pyproject.toml", clone.read("pyproject.toml") + settings)
+    set_cache(clone, settings)
     for name, message in (
         ("", "but no key is set. Set OPMATRIX_CACHE_KEY"),
         (str(key), "OPMATRIX_CACHE_KEY: other users can"),
