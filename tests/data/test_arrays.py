@@ -1,10 +1,12 @@
-"""Arrays made from the tensors of a case. Which results are equal, and the message for a difference. Strings in test
-data: random and drawn ones, files, comparisons, references, and cases that prove nothing.
+"""Arrays made from the tensors of a case, also strings and the states of generators; which arrays are equal, and the
+message for a difference.
 """
 
 from __future__ import annotations
 
 import math
+import random
+import struct
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 from opmatrix.basics.errors import DataError
 from opmatrix.data import arrays, dataset, write_data
 from opmatrix.data.arrays import array, dtype_name, numpy_dtype, seed_of
-from opmatrix.data.case_arrays import case_arrays
+from opmatrix.data.case_arrays import case_arrays, generator_state
 from opmatrix.data.compare import EXACT, Comparison, compare, same_bytes
 from opmatrix.data.dataset import DataSet
 from opmatrix.declaration.load import Operator, load_operator
@@ -31,6 +33,8 @@ from tests.support.projects import ROOT, with_reference
 from tests.support.specs import declare
 
 SEED = "op/case/x"
+NAN, INF = math.nan, math.inf
+HARD = ["a\0b", "a\0", "\0", "", "ä€😀", "x" * 300]
 
 
 def make(tensor: Tensor, dtype: DType = "float32") -> np.ndarray:
@@ -47,14 +51,47 @@ def test_every_dtype_is_made_and_named(dtype: DType) -> None:
 
 
 def test_random_values_depend_only_on_the_seed() -> None:
-    tensor = Random(shape=(3, 4))
-    np.testing.assert_array_equal(make(tensor), make(tensor))
-    assert (make(tensor) != array(tensor, "float32", seed_of=seed_of("op", "other", "x"))).all()
+    """Not on the layout. Those of an unsigned dtype are absolute values, and specials are at flat indices."""
+    made = make(Random(shape=(3, 4)))
+    np.testing.assert_array_equal(make(Random(shape=(3, 4))), made)
+    assert (made != array(Random(shape=(3, 4)), "float32", seed_of=seed_of("op", "other", "x"))).all()
+    transposed = make(Random(shape=(3, 4), layout="transposed"))
+    assert np.array_equal(transposed, made) and transposed.flags.c_contiguous
+    signed, unsigned = (make(Random(shape=(50,), deviation=3.0), dtype) for dtype in ("int32", "uint8"))
+    assert (signed < 0).any() and np.array_equal(unsigned, np.abs(signed))
+    large = make(Random(shape=(50,), mean=100.0, deviation=3.0), "uint16")
+    assert np.array_equal(large, make(Random(shape=(50,), mean=100.0, deviation=3.0), "int32"))
+    special = make(Random(shape=(3, 4), specials={1: math.nan, 5: -math.inf}))
+    assert math.isnan(special[0, 1]) and special[1, 1] == -math.inf
+    assert np.isfinite(special).sum() == 10
 
 
-def test_the_layout_does_not_change_values() -> None:
-    np.testing.assert_array_equal(make(Random(shape=(3, 4))), make(Random(shape=(3, 4), layout="transposed")))
-    assert make(Random(shape=(3, 4), layout="transposed")).flags.c_contiguous
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (200,)])
+@pytest.mark.parametrize(
+    ("dtype", "found"), [("int8", {4, 5, 6}), ("bool", {True, False}), ("float32", set()), ("string", {"", "0"})]
+)
+def test_shapes_and_values(dtype: DType, found: set[object], shape: tuple[int, ...]) -> None:
+    """Random integers are whole, bools mixed, and strings short and of letters of one to four bytes."""
+    made = make(Random(shape=shape, mean=5.0), dtype)
+    assert made.shape == shape and made.dtype == numpy_dtype(dtype)
+    if shape == (200,):
+        assert {*made.tolist()} >= found - {"0"}
+        if dtype == "string":
+            flat = made.tolist()
+            assert {len(value) for value in flat} == {*range(9)}
+            assert {len(letter.encode()) for value in flat for letter in value} == {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        ("float32", ()), ("float32", 3.0), ("bfloat16", (INF, -INF)), ("int64", (-(2**63), 2**63 - 1)),
+        ("uint64", (0, 2**64 - 1)), ("int64", (2**53 + 1, 0)),
+    ],
+)  # fmt: skip
+def test_given_values_are_exact(dtype: DType, values: Nested) -> None:
+    made = make(Values(values=values), dtype)
+    assert made.shape == np.shape(values) and np.array_equal(made.tolist(), values)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
@@ -62,33 +99,6 @@ def test_mean_and_deviation(dtype: DType) -> None:
     made = make(Random(shape=(1000,), mean=50.0, deviation=2.0), dtype).astype(np.float64)
     assert made.mean() == pytest.approx(50, abs=0.3)
     assert made.std() == pytest.approx(2, abs=0.2)
-
-
-def test_random_integers_are_whole_and_random_bools_are_mixed() -> None:
-    assert set(make(Random(shape=(200,), mean=5.0), "int8")) > {4, 5, 6}
-    assert set(make(Random(shape=(20,)), "bool")) == {True, False}
-
-
-@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3)])
-def test_scalars_and_empty_tensors(shape: tuple[int, ...]) -> None:
-    assert make(Random(shape=shape)).shape == shape
-    assert make(Values(values=())).shape == (0,)
-    assert make(Values(values=3.0)).shape == ()
-
-
-def test_specials_are_at_flat_indices() -> None:
-    made = make(Random(shape=(2, 3), specials={1: math.nan, 5: -math.inf}))
-    assert math.isnan(made[0, 1])
-    assert made[1, 2] == -math.inf
-    assert np.isfinite(made.ravel()[[0, 2, 3, 4]]).all()
-
-
-@pytest.mark.parametrize(
-    ("dtype", "values"),
-    [("int64", (-(2**63), 2**63 - 1)), ("uint64", (0, 2**64 - 1)), ("int64", (2**53 + 1, 0))],
-)
-def test_the_limits_of_wide_integers_are_exact(dtype: DType, values: Nested) -> None:
-    assert tuple(int(v) for v in make(Values(values=values), dtype)) == values
 
 
 @pytest.mark.parametrize(
@@ -115,23 +125,13 @@ def test_the_limits_of_wide_integers_are_exact(dtype: DType, values: Nested) -> 
         (Values(values=(True,)), "float32", "True is no float32"),
         (Values(values=(1,)), "bool", "1 is no bool"),
         (Values(values=("1",)), "float32", "'1' is no float32"),
+        (Values(values=("a", "\ud800")), "string", r"'\ud800' is not a string of ONNX: UTF-8 cannot encode it"),
     ],
 )
 def test_an_invalid_tensor_is_refused(tensor: Tensor, dtype: DType, message: str) -> None:
     with pytest.raises(DataError) as caught:
         make(tensor, dtype)
     assert message in str(caught.value)
-
-
-def test_random_values_of_an_unsigned_dtype_are_absolute_values() -> None:
-    signed, unsigned = (make(Random(shape=(50,), deviation=3.0), dtype) for dtype in ("int32", "uint8"))
-    assert (signed < 0).any() and np.array_equal(unsigned, np.abs(signed))
-    large = make(Random(shape=(50,), mean=100.0, deviation=3.0), "uint16")
-    assert np.array_equal(large, make(Random(shape=(50,), mean=100.0, deviation=3.0), "int32"))
-
-
-def test_infinities_fit_every_float_dtype() -> None:
-    assert np.isinf(make(Values(values=(math.inf, -math.inf)), "bfloat16").astype(np.float32)).all()
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype not in ("bool", "string")])
@@ -143,7 +143,6 @@ def test_each_value_that_ties_are_drawn_of_fits_its_dtype(dtype: DType) -> None:
 
 LOOSE = Tolerance(rtol=1e-3, atol=1e-5)
 FLOATS: tuple[DType, ...] = ("float16", "bfloat16", "float32", "float64")
-NAN, INF = math.nan, math.inf
 
 
 def check(actual: Any, expected: Any, dtype: DType = "float32", tolerance: Tolerance = LOOSE) -> Comparison:
@@ -169,29 +168,42 @@ def test_a_special_value_equals_nothing_else(actual: float, expected: float, dty
     assert found.error == found.tolerance_used == INF
 
 
-def test_the_limit_is_numpys_and_inclusive() -> None:
-    within = check([1.5, 0.25], [1.0, 0.0], tolerance=Tolerance(rtol=0.25, atol=0.25))
-    assert within.ok
-    assert within.tolerance_used == 1.0
-    assert not check([1.625], [1.0], tolerance=Tolerance(rtol=0.25, atol=0.25)).ok
+QUARTER = Tolerance(rtol=0.25, atol=0.25)
+# The arguments of `check`, and what it finds: an error in ULP, how much of the tolerance is used, and so on.
+FOUND: dict[str, tuple[tuple[Any, ...], dict[str, object]]] = {
+    "at the limit": (([1.5, 0.25], [1.0, 0.0], "float32", QUARTER), {"tolerance_used": 1.0, "ok": True}),
+    "beyond it": (([1.625], [1.0], "float32", QUARTER), {"ok": False}),
+    **{f"ULP of {dtype}": (([1 + 3 * ulp, 0.0], [1.0, 0.0], dtype), {"ulp": 3, "error": 3 * ulp})
+       for dtype, ulp in {"float16": 2**-10, "bfloat16": 2**-7, "float8_e4m3fn": 2**-3, "float32": 2**-23}.items()},
+    "an error larger than all ULP": (([1e300], [1e-300], "float64"), {"error": 1e300, "ulp": INF}),
+    "zero, which has no ULP": (([1e-6], [0.0]), {"ulp": 0}),
+    "one of many": (([1.0, 3.0], [1.0, 2.0]), {"differing": 1, "worst": (1,)}),
+    **{f"{value} and the next": (([value + 1], [value], "int64", EXACT), {"differing": 1, "error": 1, "ulp": 1})
+       for value in (2**53, 2**63 - 2, -(2**63))},
+    "a wide integer in the tolerance": (([2**53 + 1], [2**53], "int64", Tolerance(rtol=0.0, atol=1.0)), {"ok": True}),
+    "unsigned integers do not wrap": (([0], [2**64 - 1], "uint64", EXACT), {"error": 2.0**64}),
+    "equal bools": (([True, False], [True, False], "bool", EXACT), {"ok": True}),
+    "a bool": ((True, False, "bool", EXACT), {"worst": ()}),
+    "equal strings": (([*HARD], ["".join([*value]) for value in HARD], "string", EXACT), {"ok": True}),
+    "a string with a NUL": ((["a", "b"], ["a", "b\0"], "string", Tolerance(rtol=1.0, atol=1.0)), {"worst": (1,)}),
+    "no elements": (([], []), {"ok": True}),
+    "other sizes without elements": (
+        (np.zeros((2, 0)), np.zeros((2, 0, 1))), {"problem": "shape is (2, 0), expected (2, 0, 1)"}
+    ),
+    "another shape": (([1.0, 1.0], [[1.0, 1.0]]), {"problem": "shape is (2,), expected (1, 2)", "ok": False}),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("dtype", "ulp"), [("float16", 2.0**-10), ("bfloat16", 2.0**-7), ("float8_e4m3fn", 2.0**-3), ("float32", 2.0**-23)]
-)
-def test_ulp_are_those_of_the_dtype(dtype: DType, ulp: float) -> None:
-    found = check([1 + 3 * ulp, 0.0], [1.0, 0.0], dtype)
-    assert found.ulp == 3
-    assert found.error == 3 * ulp
+@pytest.mark.parametrize("name", FOUND)
+def test_what_is_found(name: str) -> None:
+    arguments, expected = FOUND[name]
+    found = check(*arguments)
+    assert {field: getattr(found, field) for field in expected} == expected
 
 
-def test_an_error_larger_than_all_ulp() -> None:
-    found = check([1e300], [1e-300], "float64")  # NumPy warns about nothing
-    assert (found.error, found.ulp) == (1e300, INF)
-
-
-def test_zero_has_no_ulp() -> None:
-    assert check([1e-6], [0.0]).ulp == 0
+def test_another_dtype() -> None:
+    one = np.ones((1, 2), np.float32)
+    assert str(compare(one.astype(np.float64), one, tolerance=LOOSE)) == "dtype is float64, expected float32"
 
 
 def test_the_message_names_the_worst_element() -> None:
@@ -202,48 +214,12 @@ def test_the_message_names_the_worst_element() -> None:
     assert str(found) == (
         "2 of 64 elements differ beyond rtol=0.001 atol=1e-05; worst at (0, 1): expected 0.1243, got 0.125"
     )
+    assert str(check([1.0, 3.0], [1.0, 2.0])).startswith("1 of 2 elements differs beyond")
+    assert str(check(["b\0"], ["b"], "string", EXACT)).endswith(r"worst at (0,): expected 'b', got 'b\x00'")
     assert mismatch("op-custom-case@cell", found, replay="do it") == f"op-custom-case@cell: {found}. Replay: do it"
 
 
-def test_one_of_many_elements_differs() -> None:
-    assert str(check([1.0, 3.0], [1.0, 2.0])).startswith("1 of 2 elements differs beyond")
-
-
-@pytest.mark.parametrize("value", [2**53, 2**63 - 2, -(2**63)])
-def test_wide_integers_are_compared_exactly(value: int) -> None:
-    found = compare(np.array([value + 1]), np.array([value]), tolerance=EXACT)
-    assert found.differing == 1
-    assert found.error == found.ulp == 1
-    assert compare(np.array([value + 1]), np.array([value]), tolerance=Tolerance(rtol=0.0, atol=1.0)).ok
-
-
-def test_unsigned_integers_do_not_wrap() -> None:
-    assert check([0], [2**64 - 1], "uint64", EXACT).error == pytest.approx(2.0**64)
-
-
-def test_bools_and_strings() -> None:
-    assert check([True, False], [True, False], "bool", EXACT).ok
-    assert check(True, False, "bool", EXACT).worst == ()
-    found = check(["a", "b"], ["a", "c"], "string", EXACT)
-    assert "expected 'c', got 'b'" in str(found)
-    assert check(["a"], ["".join(["a"])], "string", EXACT).ok
-
-
-@pytest.mark.parametrize("shape", [(0,), (2, 0, 3)])
-def test_empty_arrays_with_equal_shapes_are_equal(shape: tuple[int, ...]) -> None:
-    assert compare(np.zeros(shape), np.zeros(shape), tolerance=EXACT).ok
-    assert compare(np.zeros(shape), np.zeros((*shape, 1)), tolerance=EXACT).problem.startswith("shape is")
-
-
-def test_dtype_and_shape_are_compared_first() -> None:
-    one = np.ones((1, 2), np.float32)
-    assert str(compare(one.astype(np.float64), one, tolerance=LOOSE)) == "dtype is float64, expected float32"
-    assert str(compare(one.ravel(), one, tolerance=LOOSE)) == "shape is (2,), expected (1, 2)"
-    assert not compare(one.ravel(), one, tolerance=LOOSE).ok
-
-
 PROJECT = Paths(ROOT / "tests/projects/strings")
-HARD = ["a\0b", "a\0", "\0", "", "ä€😀", "x" * 300]
 SPEC = declare("upper(x: string) -> y: string like x", onnx="test::Upper", summary="Strings in upper case.")
 UPPER = "import numpy as np\n\n\ndef upper(x):\n    return {}\n"
 RIGHT = "np.array([v.upper() for v in x.ravel()], object).reshape(x.shape)"
@@ -264,21 +240,6 @@ def checked(root: Path, of: Operator, reference: str = RIGHT) -> None:
     cases.run(paths, of)
 
 
-def test_random_strings_are_short_and_of_several_bytes() -> None:
-    found = arrays.array(Random(shape=(30, 20)), "string", seed_of="a/b/c")
-    assert found.dtype == object and found.shape == (30, 20)
-    flat = found.ravel().tolist()
-    assert {len(value) for value in flat} == {*range(9)}
-    assert {len(letter.encode()) for value in flat for letter in value} == {1, 2, 3, 4}
-    assert arrays.array(Random(shape=(0, 3)), "string", seed_of="a").shape == (0, 3)
-    assert arrays.array(Random(shape=()), "string", seed_of="a").shape == ()
-
-
-def test_a_string_that_utf8_cannot_hold_is_refused() -> None:
-    with pytest.raises(DataError, match=r"'\\ud800' is not a string of ONNX: UTF-8 cannot encode it"):
-        arrays.array(Values(values=("a", "\ud800")), "string", seed_of="a")
-
-
 def test_a_data_set_keeps_every_string(tmp_path: Path) -> None:
     """onnx.numpy_helper drops the NULs at the end of a string."""
     written = DataSet(inputs={"x": text(*HARD).reshape(2, 3)}, outputs={"y": text()})
@@ -286,14 +247,7 @@ def test_a_data_set_keeps_every_string(tmp_path: Path) -> None:
     found = dataset.read(tmp_path / "set")
     assert found.inputs["x"].tolist() == written.inputs["x"].tolist()
     assert found.outputs["y"].dtype == object and found.outputs["y"].shape == (0,)
-
-
-def test_strings_are_compared_by_value() -> None:
-    same = text(*("".join(list(value)) for value in HARD))
-    assert same_bytes(same, text(*HARD)) and compare(same, text(*HARD), tolerance=EXACT).ok
-    found = compare(text("a", "b"), text("a", "b\0"), tolerance=Tolerance(rtol=1.0, atol=1.0))
-    assert str(found).endswith(r"worst at (1,): expected 'b\x00', got 'b'") and found.differing == 1
-    assert not same_bytes(text("a"), text("b"))
+    assert same_bytes(found.inputs["x"], written.inputs["x"]) and not same_bytes(text("a"), text("b"))
 
 
 @pytest.mark.parametrize(
@@ -310,10 +264,7 @@ def test_cases_that_prove_nothing(tensors: tuple[Values, ...], reference: str, m
     with pytest.raises(DataError) as caught:
         checked(tmp_path, operator(*tensors), reference)
     assert message in str(caught.value)
-
-
-def test_cases_that_prove_something(tmp_path: Path) -> None:
-    checked(tmp_path, operator(Values(values=("a", "B"))))
+    checked(tmp_path / "more", operator(Values(values=("a", "B"))))
 
 
 def test_every_kind_of_string_is_drawn(tmp_path: Path) -> None:
@@ -344,3 +295,39 @@ def test_another_dtype_in_place_of_strings_and_strings_in_place_of_numbers() -> 
                       "dtype of other: string"]  # fmt: skip
     strings = next(inputs for shown, inputs in found if shown == "dtype of other: string")
     assert strings[1] is not None and not isinstance(strings[1], tuple) and strings[1].tolist() == ["1"]
+
+
+RANGES = (
+    (0, None), (-1, None), (-(2**63), None), (0, 2**31), (0, 2**32), (0, 2**32 + 1), (0, 2**28 + 1), (5, 2**30),
+    (-(2**40), 2**41), (0, 1), (3, 11),
+)  # fmt: skip
+
+
+def numbers(low: int, end: int | None) -> list[int]:
+    """Return the ends of a range, and numbers between."""
+    last = (2**63 if end is None else end) - 1
+    drawn = random.Random(0)
+    return [low, last, *(drawn.randint(low, last) for _ in range(20))]
+
+
+@pytest.mark.parametrize(("low", "end"), [(0, None), (0, 2**32)])
+def test_the_words_are_those_of_mt19937(low: int, end: int | None) -> None:
+    for number in numbers(low, end):
+        state = generator_state(number, low, end)
+        key = np.array(struct.unpack_from("<624Q", state, 24), np.uint32)
+        twister = np.random.MT19937()
+        twister.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": 0}}
+        first, second = (int(word) for word in twister.random_raw(2))
+        assert ((first << 32 | second) % (2**63 if end is None else end)) == number
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("low", "end"), RANGES)
+def test_torch_gives_the_number(low: int, end: int | None) -> None:
+    import torch
+
+    for number in numbers(low, end):
+        state = torch.frombuffer(bytearray(generator_state(number, low, end)), dtype=torch.uint8)
+        generator = torch.Generator().set_state(state)
+        made = torch.empty((), dtype=torch.int64).random_(low, end, generator=generator)
+        assert made.item() == number

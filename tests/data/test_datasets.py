@@ -1,6 +1,4 @@
-"""Test vectors from elsewhere: what is read, and what is refused in one sentence. Test data: what is written, and what
-is refused.
-"""
+"""Test vectors from elsewhere, and test data: what is read or written, and what is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -17,7 +15,6 @@ from onnx import numpy_helper
 from opmatrix.basics.errors import DataError
 from opmatrix.basics.step_log import LOGGED
 from opmatrix.data import dataset, write_data
-from opmatrix.data import write_data as read_vectors
 from opmatrix.data.case_arrays import described
 from opmatrix.declaration import validation
 from opmatrix.declaration.load import Operator, load_operators
@@ -67,6 +64,8 @@ def test_inputs_and_outputs_come_from_the_file(paths: Paths) -> None:
     np.testing.assert_array_equal(found.inputs["X"], X)
     np.testing.assert_array_equal(found.outputs["Y"], X * 2)  # those of the reference, which then disagrees
     np.testing.assert_array_equal(found.vectors["Y"], X * 3)
+    write_data.run(paths, operator(replace(PLAIN, name="other")))
+    assert not written(paths).vectors
 
 
 def test_a_folder_of_onnx_test_data(paths: Paths) -> None:
@@ -84,27 +83,16 @@ def test_float8_comes_as_its_bits(paths: Paths) -> None:
     bits = np.array([0, 60, 255], np.uint8)
     for dtype, stored in (("float8_e5m2", bits), ("float8_e4m3fn", bits.view("V1")), ("float8_e4m3fn", bits)):
         path = save(paths, y=stored)
-        found = read_vectors._array(np.load(path), "y", dtype, vectors(), narrow=False)
+        found = write_data._array(np.load(path), "y", dtype, vectors(), narrow=False)
         assert found.dtype == dtype and np.array_equal(found.view(np.uint8), bits)
     with pytest.raises(DataError, match="'y' is uint8, declared: bfloat16"):
-        read_vectors._array({"y": bits}, "y", "bfloat16", vectors(), narrow=False)
+        write_data._array({"y": bits}, "y", "bfloat16", vectors(), narrow=False)
 
 
 def test_an_input_that_the_file_lacks_may_be_given(paths: Paths) -> None:
     save(paths, y=X.astype(np.float64) * 2)  # a wider output is rounded
     write_data.run(paths, operator(case(tensor=Values(values=((1.0, 2.0, 3.0),)))))
     assert written(paths).vectors["Y"].dtype == np.float32
-
-
-def test_a_case_without_vectors_loses_the_former_ones(paths: Paths) -> None:
-    save(paths, x=X, y=X)
-    write_data.run(paths, operator(case()))
-    write_data.run(paths, operator(replace(PLAIN, name="other")))
-    assert not written(paths).vectors
-
-
-def nothing(paths: Paths) -> None:
-    pass
 
 
 def flipped(paths: Paths) -> None:
@@ -114,8 +102,11 @@ def flipped(paths: Paths) -> None:
     path.write_bytes(content)
 
 
-def pickled(paths: Paths) -> None:
-    save(paths, x=X, y=np.array([{"a": 1}], object))
+def folder(paths: Paths, output: bytes | None = None) -> None:
+    (made := paths.op("double") / "vectors/original.npz").mkdir()
+    (made / "input_0.pb").write_bytes(numpy_helper.from_array(X, "x").SerializeToString())
+    if output is not None:
+        (made / "output_0.pb").write_bytes(output)
 
 
 def one_array(paths: Paths) -> None:
@@ -124,14 +115,19 @@ def one_array(paths: Paths) -> None:
 
 
 FAULTS: dict[str, tuple[Callable[[Paths], object], str]] = {
-    "missing": (nothing, "vectors/original.npz is missing; it is a path below the operator's folder"),
+    "missing": (lambda paths: None, "vectors/original.npz is missing; it is a path below the operator's folder"),
     "flipped": (flipped, "vectors/original.npz is damaged: "),
-    "pickled": (pickled, "vectors/original.npz has pickled objects, which could run code. Save plain arrays"),
+    "pickled": (
+        lambda paths: save(paths, x=X, y=np.array([{"a": 1}], object)),
+        "vectors/original.npz has pickled objects, which could run code. Save plain arrays",
+    ),
     "one_array": (one_array, "vectors/original.npz is damaged, or no .npz"),
     "no_output": (lambda paths: save(paths, x=X), "vectors/original.npz has no array 'y', it has: x"),
     "dtype": (lambda paths: save(paths, x=X.astype("f8"), y=X), "'x' is float64, declared: float32"),
     "narrow": (lambda paths: save(paths, x=X, y=X.astype("f2")), "'y' is float16, declared: float32"),
     "input_shape": (lambda paths: save(paths, x=X.T, y=X), "'x' has the shape (3, 1), the case has (1, 3)"),
+    "no_output_in_a_folder": (folder, "vectors/original.npz/output_0.pb is missing; it is output 'y'"),
+    "no_tensor": (lambda paths: folder(paths, b"\xff\xff"), "vectors/original.npz/output_0.pb is not a tensor"),
     "output_shape": (lambda paths: save(paths, x=X, y=X.T), "the shape (1, 3), the vectors (paper) have (3, 1)"),
 }
 
@@ -144,23 +140,6 @@ def test_an_unusable_file_is_one_sentence(paths: Paths, fault: str) -> None:
         write_data.run(paths, operator(case()))
     assert str(caught.value).startswith("ops/double/cases.py: case 'original': ")
     assert message in str(caught.value) and "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "vectors/set/output_0.pb is missing; it is output 'y'"),
-        (b"\xff\xff", "vectors/set/output_0.pb is not a tensor"),
-    ],
-)
-def test_an_unusable_folder_is_one_sentence(paths: Paths, content: bytes | None, message: str) -> None:
-    folder = paths.op("double") / "vectors/set"
-    folder.mkdir()
-    (folder / "input_0.pb").write_bytes(numpy_helper.from_array(X, "x").SerializeToString())
-    if content is not None:
-        (folder / "output_0.pb").write_bytes(content)
-    with pytest.raises(DataError, match=message):
-        write_data.run(paths, operator(case("vectors/set")))
 
 
 def mistakes(*cases: Case) -> Sequence[str]:
@@ -194,9 +173,6 @@ def test_the_file_is_an_input_of_the_step(paths: Paths) -> None:
     assert found.vectors == (path, tensor)
     outputs = [file.name for file in found.data_files if file.parent.name == "test_data_set_1"]
     assert outputs == ["input_0.pb", "output_0.pb", "vectors_0.pb"]
-
-
-def test_what_needs_no_file_is_known_by_the_declaration() -> None:
     assert [described(c) for c in operator(case()).models[0].cases] == [True, False]
 
 
@@ -217,23 +193,14 @@ def test_a_data_set_has_the_names_of_the_graph(tmp_path: Path) -> None:
     assert dataset.read(paths.data("double", "dynamic", 2)).outputs["Y"].shape == (0, 5)
 
 
-def test_equal_cases_give_equal_bytes(tmp_path: Path) -> None:
-    layouts = [project(tmp_path / name) for name in ("a", "b")]
-    for paths in layouts:
-        write_data.run(paths, OPERATOR)
-    assert contents(layouts[0]) == contents(layouts[1])
-
-
-def test_a_new_case_leaves_the_others_as_they_are(tmp_path: Path) -> None:
-    paths = project(tmp_path)
+def test_the_files_are_those_of_the_cases(tmp_path: Path) -> None:
+    """Equal cases give equal bytes, a new case leaves the others, and the files of removed ones are deleted."""
+    paths, other = project(tmp_path / "a"), project(tmp_path / "b")
     write_data.run(paths, replace(OPERATOR, models=(replace(DYNAMIC, cases=DYNAMIC.cases[:2]),)))
     before = contents(paths)
-    write_data.run(paths, OPERATOR)
-    assert before.items() < contents(paths).items()
-
-
-def test_files_of_removed_cases_are_deleted(tmp_path: Path) -> None:
-    paths = project(tmp_path)
+    for of in (paths, other):
+        write_data.run(of, OPERATOR)
+    assert before.items() < contents(paths).items() == contents(other).items()
     write_data.run(paths, replace(OPERATOR, models=(DYNAMIC, replace(DYNAMIC, name="other"))))
     (paths.data("double", "dynamic", 0) / "input_7.pb").write_bytes(b"")
     write_data.run(paths, replace(OPERATOR, models=(replace(DYNAMIC, cases=DYNAMIC.cases[:1]),)))
@@ -258,11 +225,11 @@ def test_a_reference_without_a_usable_output(tmp_path: Path, reference: str, mes
         write_data.run(paths, with_case(Random(shape=(2, 3))))
     assert message in str(caught.value)
     assert not contents(paths)
-
-
-def test_a_mistake_names_file_case_and_input(tmp_path: Path) -> None:
+    paths.reference("double").unlink()
+    with pytest.raises(DataError, match=r"ops/double/reference.py: missing; it defines double\(\) in NumPy"):
+        write_data.run(paths, OPERATOR)
     with pytest.raises(DataError, match=r"^ops/double/cases.py: case 'only': input 'x': ragged values: found"):
-        write_data.run(project(tmp_path), with_case(Values(values=((1.0,), (1.0, 2.0)))))
+        write_data.run(project(tmp_path / "ragged"), with_case(Values(values=((1.0,), (1.0, 2.0)))))
 
 
 def test_all_cases_are_checked_before_the_report(tmp_path: Path) -> None:
@@ -296,25 +263,17 @@ def test_many_mistakes_are_counted(
     assert "case 'of_13'" in str(all_of_them.value) and "case 'of_13'" in capsys.readouterr().out
 
 
-def test_a_missing_reference(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"ops/double/reference.py: missing; it defines double\(\) in NumPy"):
-        write_data.run(Paths(tmp_path), OPERATOR)
-
-
-def test_the_reference_is_cast_to_the_declared_dtype(tmp_path: Path) -> None:
-    paths = project(tmp_path, reference="def double(x, *, factor):\n    return (x.astype('g') * factor)")
-    write_data.run(paths, with_case(Random(shape=(2, 3))))
-    assert dataset.read(paths.data("double", "dynamic", 0)).outputs["Y"].dtype == np.float32
-
-
 @pytest.mark.parametrize(
     ("body", "problem"),
     [("x > 0", ""), ("(x > 0).astype('i8')", ""), ("x", "is float32"), ("x.astype('i8') + 2**40", "is int64")],
 )
 def test_a_value_may_not_change_in_a_cast(tmp_path: Path, body: str, problem: str) -> None:
     spec = replace(SPEC, outputs=(Output(name="y", type="int32", shape=SameAs(input="x")),))
-    paths = project(tmp_path, reference=f"def double(x, *, factor):\n    return {body}")
+    paths = project(tmp_path, reference="def double(x, *, factor):\n    return x.astype('g') * factor")
+    write_data.run(paths, with_case(Random(shape=(2, 3))))
+    assert dataset.read(paths.data("double", "dynamic", 0)).outputs["Y"].dtype == np.float32, "a float is rounded"
     operator = Operator(spec=spec, models=with_case(Random(shape=(2, 3))).models)
+    paths.reference("double").write_text(f"def double(x, *, factor):\n    return {body}")
     if problem:
         with pytest.raises(DataError, match=f"output 'y' {problem}, declared: int32"):
             write_data.run(paths, operator)
