@@ -45,20 +45,17 @@ REAL = {
     "25259, one pair": (
         model("(float[8,9] x) => (float[8,9] y) {" + PAIRS % "zp" + " y = DequantizeLinear(c, t, zp) }",
               s=np.float32(0.0131), t=np.float32(0.0213), zp=UINT8),
-        "basic", {"DoubleQDQPairsRemover"}, "elements differ",
-    ),
+        "basic", {"DoubleQDQPairsRemover"}, "elements differ"),
     "25259, two zero points": (
         model("(float[8,9] x) => (float[8,9] y) {" + PAIRS % "zq" + " d = DequantizeLinear(c, t, zq)"
               " e = QuantizeLinear(d, s, zp) y = DequantizeLinear(e, s, zp) }",
               s=np.float32(0.0131), t=np.float32(0.0213), zp=UINT8, zq=np.uint8(10)),
-        "basic", {"DoubleQDQPairsRemover"}, "elements differ",
-    ),
+        "basic", {"DoubleQDQPairsRemover"}, "elements differ"),
     "weights of 8 bits": (
         model("(float[4,8] x) => (float[4,8] y) { w = DequantizeLinear<axis = 1>(q, s, zp) y = MatMul(x, w) }",
               q=np.arange(-32, 32, dtype=np.int8).reshape(8, 8), s=np.linspace(0.5, 2, 8, dtype=np.float32),
               zp=np.zeros(8, np.int8)),
-        "extended", {"QDQSelectorActionTransformer"}, "32 of 32 elements differ",
-    ),
+        "extended", {"QDQSelectorActionTransformer"}, "32 of 32 elements differ"),
 }  # fmt: skip
 
 

@@ -41,12 +41,6 @@ def mutants_of(root: Path, name: str) -> tuple[OpSpec, list[Mutant]]:
     return spec, operator_mutants(Paths(root), spec)
 
 
-def text_of(root: Path, spec: OpSpec, mutant: Mutant) -> str:
-    if mutant.part == "kernel" and spec.kernel is not None:
-        return spec.kernel
-    return (root / mutant.path).read_text()
-
-
 @pytest.mark.parametrize(("root", "name"), OPERATORS, ids=lambda value: getattr(value, "name", value))
 def test_the_mutants_of_an_operator(root: Path, name: str) -> None:
     """Each is another text that is C++ or Python, with a key of its own and its line; its marks are of some of them."""

@@ -40,13 +40,7 @@ PLANTED: Mapping[str, tuple[str, str, str, str, str, str]] = {
     "killed by cases": (KERNEL, "2 * x.data[i]", "3 * x.data[i]", "killed", "register kernel", "elements differ"),
     "killed by search": (KERNEL, "n == 123456", "n == 5", "killed", "register search", "elements differ"),
     "killed by ONNX Runtime": (
-        ORT,
-        "(x.view<float>(), w",
-        "(w.view<float>(), x",
-        "killed",
-        "verify",
-        "planted-custom-",
-    ),
+        ORT, "(x.view<float>(), w", "(w.view<float>(), x", "killed", "verify", "planted-custom-"),
     "killed by sanitizers": (KERNEL, "n < -4", "n > 0", "killed", "sanitize", "AddressSanitizer"),
     "equivalent": (KERNEL, "n + 0", "n - 0", "equivalent", "compile", ""),
     "does not compile": (KERNEL, "n + 0", "n + nothing", "invalid", "compile", "nothing"),
@@ -54,7 +48,7 @@ PLANTED: Mapping[str, tuple[str, str, str, str, str, str]] = {
     "takes all memory": (KERNEL, "n < -3", "n > -3", "stopped", "register", "MB of memory"),
     "crashes": (KERNEL, "n < -1", "n > -1", "killed", "register", "died of SIGABRT after"),
     "survives": (KERNEL, "n > 1234567890123", "n >= 1234567890123", "survived", "", ""),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
