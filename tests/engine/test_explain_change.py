@@ -24,85 +24,50 @@ build kernel.o: object kernel.cc
 """
 
 
-def explain(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+NINES = {f"{i}.h": "1" for i in range(9)}
+OF_INPUTS = [
+    ({"a.h": "1234567890"}, {"a.h": "abcdefabcd"}, "a.h 12345678 -> abcdefab"),
+    ({"a.h": "1"}, {"a.h": None}, "a.h 1 -> missing"),
+    ({"a.h": "1"}, {"a.h": "1", "b.h": "2"}, "b.h is new"),
+    ({"a.h": "1", "b.h": "2"}, {"a.h": "1"}, "b.h is no longer read"),
+    (NINES, dict.fromkeys(NINES, "2"), "0.h 1 -> 2; 1.h 1 -> 2; 2.h 1 -> 2; 3.h 1 -> 2; and 5 more like it"),
+]
+OF_OUTPUTS = [
+    ({"a.so": "1"}, {"a.so": None}, "a.so is missing"),
+    ({"a.so": "1"}, {"a.so": "2"}, "a.so changed since this step last succeeded"),
+    ({}, {"a.so": None}, "a.so is missing"),
+    ({}, {"a.so": "1"}, "a.so is to be written, too"),
+    ({"a.so": "1"}, {}, "a.so is no longer to be written"),
+]
+OF_CONFIG = [
+    ({"torch": "2.13.0+cpu"}, {"torch": "2.14.0+cpu"}, "torch 2.13.0+cpu -> 2.14.0+cpu"),
+    ({}, {"torch": "2.14.0+cpu"}, "torch null -> 2.14.0+cpu"),
+    ({"compiler": "compiler /g++ 12\n"}, {"compiler": "compiler /clang++ 34\n"}, "compiler /g++ 12 -> /clang++ 34"),
+    ({"ninja": NINJA}, {"ninja": NINJA.replace("-O2", "-O3")}, "kernel: -O2 -> -O3"),
+    ({"ninja": NINJA}, {"ninja": NINJA.replace(" -Wall", "")}, "flags: -Wall -> nothing"),
+    ({"ninja": NINJA}, {"ninja": NINJA + "build x: y z\n"}, "build.ninja: 1 lines differ"),
+    ({"tolerances": {"float32": {"rtol": 1e-6}}}, {"tolerances": {"float32": {"rtol": 1e-5}}},
+     "tolerances in spec.py: float32.rtol 1e-06 -> 1e-05"),
+    ({"spec": "f1"}, {"spec": "f2"},
+     'spec.py: inputs[x].dims ["N"] -> ["N", "C"]; spec.py: inputs[y] null -> {"name": "y", "dims": []}'),
+    ({"spec": "unknown"}, {"spec": "f2"}, "spec.py has changed; what it was is not known"),
+    ({"code": "c1"}, {"code": "c2"}, "pipeline/b.py 33333333 -> 55555555; pipeline/c.py is new"),
+    ({"opsets": "default"}, {"opsets": "9" * 80}, f"opsets default -> {'9' * 57}..."),
+]  # fmt: skip
+ROWS = [
+    *(({"inputs": before}, {"inputs": now}, said) for before, now, said in OF_INPUTS),
+    *(({"outputs": before}, {"outputs": now}, said) for before, now, said in OF_OUTPUTS),
+    *(({"config": json.dumps(before)}, {"config": json.dumps(now)}, said) for before, now, said in OF_CONFIG),
+    ({"config": "-O2"}, {"config": "-O3"}, "config -O2 -> -O3"),
+    ({"config": "-O2"}, {"config": ""}, "config -O2 -> nothing"),
+    ({}, {"command": ["compile", "a", "--debug"]}, "the command nothing -> --debug"),
+    ({}, {"command": ["a", "compile"]}, "the command compile a -> a compile"),
+    ({}, {}, ""),
+]
+
+
+@pytest.mark.parametrize(("before", "now", "said"), ROWS, ids=[said for _, _, said in ROWS])
+def test_each_difference_has_a_sentence(before: dict[str, Any], now: dict[str, Any], said: str) -> None:
     empty: dict[str, Any] = {"config": "{}", "command": ["compile", "a"], "inputs": {}, "outputs": {}}
     texts = {name: json.dumps(data) for name, data in DIGESTS.items()}
-    return differences(empty | before, empty | now, texts.get)
-
-
-@pytest.mark.parametrize(
-    "before, now, sentences",
-    [
-        ({"a.h": "1234567890"}, {"a.h": "abcdefabcd"}, ["a.h 12345678 -> abcdefab"]),
-        ({"a.h": "1"}, {"a.h": None}, ["a.h 1 -> missing"]),
-        ({"a.h": "1"}, {"a.h": "1", "b.h": "2"}, ["b.h is new"]),
-        ({"a.h": "1", "b.h": "2"}, {"a.h": "1"}, ["b.h is no longer read"]),
-        (
-            {f"{i}.h": "1" for i in range(9)},
-            {f"{i}.h": "2" for i in range(9)},
-            ["0.h 1 -> 2", "1.h 1 -> 2", "2.h 1 -> 2", "3.h 1 -> 2", "and 5 more like it"],
-        ),
-    ],
-)
-def test_changed_files(before: dict[str, str], now: dict[str, str | None], sentences: list[str]) -> None:
-    assert explain({"inputs": before}, {"inputs": now}) == sentences
-
-
-@pytest.mark.parametrize(
-    "before, now, sentence",
-    [
-        ({"a.so": "1"}, {"a.so": None}, "a.so is missing"),
-        ({"a.so": "1"}, {"a.so": "2"}, "a.so changed since this step last succeeded"),
-        ({}, {"a.so": None}, "a.so is missing"),
-        ({}, {"a.so": "1"}, "a.so is to be written, too"),
-        ({"a.so": "1"}, {}, "a.so is no longer to be written"),
-    ],
-)
-def test_changed_outputs(before: dict[str, str], now: dict[str, str | None], sentence: str) -> None:
-    assert explain({"outputs": before}, {"outputs": now}) == [sentence]
-
-
-@pytest.mark.parametrize(
-    "before, now, sentences",
-    [
-        ({"torch": "2.13.0+cpu"}, {"torch": "2.14.0+cpu"}, ["torch 2.13.0+cpu -> 2.14.0+cpu"]),
-        ({}, {"torch": "2.14.0+cpu"}, ["torch null -> 2.14.0+cpu"]),
-        (
-            {"compiler": "compiler /usr/bin/g++ 12\n"},
-            {"compiler": "compiler /usr/bin/clang++ 34\n"},
-            ["compiler /usr/bin/g++ 12 -> /usr/bin/clang++ 34"],
-        ),
-        ({"ninja": NINJA}, {"ninja": NINJA.replace("-O2", "-O3")}, ["kernel: -O2 -> -O3"]),
-        ({"ninja": NINJA}, {"ninja": NINJA.replace(" -Wall", "")}, ["flags: -Wall -> nothing"]),
-        ({"ninja": NINJA}, {"ninja": NINJA + "build x: y z\n"}, ["build.ninja: 1 lines differ"]),
-        (
-            {"tolerances": {"float32": {"rtol": 1e-6}}},
-            {"tolerances": {"float32": {"rtol": 1e-5}}},
-            ["tolerances in spec.py: float32.rtol 1e-06 -> 1e-05"],
-        ),
-        (
-            {"spec": "f1"},
-            {"spec": "f2"},
-            ['spec.py: inputs[x].dims ["N"] -> ["N", "C"]', 'spec.py: inputs[y] null -> {"name": "y", "dims": []}'],
-        ),
-        ({"spec": "unknown"}, {"spec": "f2"}, ["spec.py has changed; what it was is not known"]),
-        ({"code": "c1"}, {"code": "c2"}, ["pipeline/b.py 33333333 -> 55555555", "pipeline/c.py is new"]),
-        ({"opsets": "default"}, {"opsets": "9" * 80}, [f"opsets default -> {'9' * 57}..."]),
-    ],
-)
-def test_changed_configuration(before: dict[str, Any], now: dict[str, Any], sentences: list[str]) -> None:
-    assert explain({"config": json.dumps(before)}, {"config": json.dumps(now)}) == sentences
-
-
-def test_a_configuration_that_is_no_json() -> None:
-    assert explain({"config": "-O2"}, {"config": "-O3"}) == ["config -O2 -> -O3"]
-    assert explain({"config": "-O2"}, {"config": ""}) == ["config -O2 -> nothing"]
-
-
-def test_a_changed_command() -> None:
-    assert explain({}, {"command": ["compile", "a", "--debug"]}) == ["the command nothing -> --debug"]
-    assert explain({}, {"command": ["a", "compile"]}) == ["the command compile a -> a compile"]
-
-
-def test_equal_records_have_no_difference() -> None:
-    assert explain({}, {}) == []
+    assert "; ".join(differences(empty | before, empty | now, texts.get)) == said

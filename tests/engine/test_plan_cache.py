@@ -6,6 +6,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,20 +70,12 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     return made
 
 
-def edit(name: str) -> Callable[[Command], None]:
-    return lambda command: (command.paths.root / name).write_text("edited as")
+def edit(name: str, text: str = "edited as") -> Callable[[Command], object]:
+    return lambda command: (command.paths.root / name).write_text(text)
 
 
-def add(name: str) -> Callable[[Command], None]:
-    return lambda command: (command.paths.root / name).write_text("")
-
-
-def another(**fields: Any) -> Callable[[Command], None]:
-    def change(command: Command) -> None:
-        for name, value in fields.items():
-            setattr(command, name, value)
-
-    return change
+def another(name: str, value: object) -> Callable[[Command], None]:
+    return lambda command: setattr(command, name, value)
 
 
 @pytest.mark.parametrize(
@@ -92,17 +85,17 @@ def another(**fields: Any) -> Callable[[Command], None]:
         pytest.param(edit("ops/my_op/published/1/schema.json"), id="what_is_published"),
         pytest.param(edit("ops/my_op/cases.py"), id="cases"),
         pytest.param(edit("pyproject.toml"), id="settings"),
-        pytest.param(add("ops/my_op/lowering.py"), id="a_lowering_more"),
-        pytest.param(add("native/my_op/more.h"), id="a_header_more"),
+        pytest.param(edit("ops/my_op/lowering.py"), id="a_lowering_more"),
+        pytest.param(edit("native/my_op/more.h"), id="a_header_more"),
         pytest.param(lambda c: (c.paths.root / "native/my_op/kernel.h").unlink(), id="a_header_less"),
-        pytest.param(add("native/my_op/torch.cc"), id="a_binding_by_hand"),
-        pytest.param(add("requirements/torch2.99.txt"), id="another_environment"),
-        pytest.param(add("third_party/more.h"), id="a_third_partys_header_more"),
-        pytest.param(another(installed=VERSIONS.__class__(**vars(VERSIONS) | {"torch": "2.14.0"})), id="torch"),
-        pytest.param(another(toolchain=TOOLS.__class__(**vars(TOOLS) | {"compiler_identity": "two"})), id="compiler"),
+        pytest.param(edit("native/my_op/torch.cc"), id="a_binding_by_hand"),
+        pytest.param(edit("requirements/torch2.99.txt"), id="another_environment"),
+        pytest.param(edit("third_party/more.h"), id="a_third_partys_header_more"),
+        pytest.param(another("installed", replace(VERSIONS, torch="2.14.0")), id="torch"),
+        pytest.param(another("toolchain", replace(TOOLS, compiler_identity="two")), id="compiler"),
     ],
 )
-def test_a_change_of_the_inputs_of_a_plan_plans_anew(command: Command, change: Callable[[Command], None]) -> None:
+def test_a_change_of_the_inputs_of_a_plan_plans_anew(command: Command, change: Callable[[Command], object]) -> None:
     change(command)
     assert command.plans_anew()
 
@@ -128,28 +121,17 @@ def test_a_damaged_plan_is_made_anew(command: Command, damage: Callable[[bytes],
     assert command.plans_anew() and not command.plans_anew()
 
 
-@pytest.fixture
-def small(command: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """A command that looks at no file of the package: a thousand of them take no time."""
-    monkeypatch.setattr(plan_cache, "_marks", lambda paths: {})
+def test_a_flipped_bit_anywhere_in_a_plan_makes_it_anew(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a plan that is cut off there."""
+    monkeypatch.setattr(plan_cache, "_marks", lambda paths: {})  # a thousand looks at the package take long
     assert command.plans_anew() and not command.plans_anew()
-    return command
-
-
-def test_a_flipped_bit_anywhere_in_a_plan_makes_it_anew(small: Command) -> None:
-    whole = small.paths.plan().read_bytes()
+    whole = command.paths.plan().read_bytes()
     for at in range(len(whole)):
-        small.paths.plan().write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
-        assert small.plans_anew(), f"bit {at % 8} of byte {at}"
-    assert not small.plans_anew()
-
-
-def test_a_plan_cut_off_anywhere_is_made_anew(small: Command) -> None:
-    whole = small.paths.plan().read_bytes()
-    for length in range(len(whole)):
-        small.paths.plan().write_bytes(whole[:length])
-        assert small.plans_anew(), f"{length} bytes of {len(whole)}"
-    assert not small.plans_anew()
+        command.paths.plan().write_bytes(whole[:at])
+        assert command.plans_anew(), f"{at} bytes of {len(whole)}"
+        command.paths.plan().write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        assert command.plans_anew(), f"bit {at % 8} of byte {at}"
+    assert not command.plans_anew()
 
 
 def test_a_plan_that_something_else_wrote_runs_no_code(command: Command) -> None:

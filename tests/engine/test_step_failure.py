@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,16 +28,9 @@ def ending(status: int, seconds: float, stopped: str) -> Ending:
 
 def step(tmp_path: Path, server: Server | None = "ort") -> Step:
     return Step(
-        group="verify",
-        name=f"my_op-custom@{CELL}",
-        command=("verify", "my_op", "--cell", CELL),
-        operator="my_op",
-        lowering="custom",
-        cell=Cell.parse(CELL),
-        server=server,
-        verdict=tmp_path / "verdict.json",
-        seconds=2,
-    )
+        group="verify", name=f"my_op-custom@{CELL}", command=("verify", "my_op", "--cell", CELL), operator="my_op",
+        lowering="custom", cell=Cell.parse(CELL), server=server, verdict=tmp_path / "verdict.json", seconds=2,
+    )  # fmt: skip
 
 
 def test_a_server_step_shows_its_last_lines_and_a_light_step_all(tmp_path: Path) -> None:
@@ -69,14 +63,11 @@ def test_the_stack_of_python_is_in_the_log_alone(tmp_path: Path, monkeypatch: py
     ]
 
 
-def test_a_time_limit(tmp_path: Path) -> None:
-    failure = failure_of(step(tmp_path), ending(-6, 2.1, "time"), tmp_path / "none")
-    assert (failure.summary, failure.output) == ("did not end within 2 s and was stopped", "")
-
-
-def test_a_memory_limit(tmp_path: Path) -> None:
-    failure = failure_of(step(tmp_path), ending(-9, 2.1, "memory"), tmp_path / "none")
-    assert failure.summary == "took more than 8000 MB of memory and was stopped" and failure.died
+def test_limits(tmp_path: Path) -> None:
+    late = failure_of(step(tmp_path), ending(-6, 2.1, "time"), tmp_path / "none")
+    assert (late.summary, late.output) == ("did not end within 2 s and was stopped", "") and "Debug" in late.detail
+    large = failure_of(step(tmp_path), ending(-9, 2.1, "memory"), tmp_path / "none")
+    assert large.summary == "took more than 8000 MB of memory and was stopped" and large.died
 
 
 def test_a_crash_of_a_library_has_a_debug_command(tmp_path: Path) -> None:
@@ -87,9 +78,7 @@ def test_a_crash_of_a_library_has_a_debug_command(tmp_path: Path) -> None:
         "Debug: python -m opmatrix compile my_op --debug && "
         f"gdb --args python -m opmatrix verify my_op --cell {CELL} --debug",
     ]
-    late = failure_of(step(tmp_path), ending(-6, 2.1, "time"), tmp_path / "none")
-    wrong = failure_of(step(tmp_path), ending(10, 2.1, ""), tmp_path / "none")
-    assert "Debug" in late.detail and "Debug" not in wrong.detail
+    assert "Debug" not in failure_of(step(tmp_path), ending(10, 2.1, ""), tmp_path / "none").detail
 
 
 @pytest.mark.parametrize("number, name", [(11, "SIGSEGV"), (40, "signal 40")])
@@ -99,21 +88,16 @@ def test_a_death_names_its_signal(number: int, name: str) -> None:
     assert message == f"died of {name} after 2.0 s"
 
 
-def test_verdicts_name_operator_lowering_and_cell(tmp_path: Path) -> None:
-    failed = StepFailed(step(tmp_path), summary="died of SIGABRT after 0.1 s", output="last words", died=True)
-    leave_verdict(failed.step, failed)
-    found = verdict.read(tmp_path / "verdict.json")
-    detail = "\n".join(["died of SIGABRT after 0.1 s", "last words", *replay_commands(failed)])
-    assert found == Verdict(op="my_op", lowering="custom", cell=Cell.parse(CELL), outcome="failed", detail=detail)
-
-
 def test_a_verdict_stays_unless_the_step_died_after_it(tmp_path: Path) -> None:
+    """That of a death names operator, lowering and cell."""
     judged = Verdict(op="my_op", lowering="custom", cell=Cell.parse(CELL), outcome="mismatched")
     verdict.write(tmp_path / "verdict.json", judged)
     leave_verdict(step(tmp_path), StepFailed(step(tmp_path), summary="failed with exit code 10"))
     assert verdict.read(tmp_path / "verdict.json") == judged
-    leave_verdict(step(tmp_path), StepFailed(step(tmp_path), summary="died of SIGSEGV after 1 s", died=True))
-    assert verdict.read(tmp_path / "verdict.json").outcome == "failed"
+    failed = StepFailed(step(tmp_path), summary="died of SIGABRT after 0.1 s", output="last words", died=True)
+    leave_verdict(failed.step, failed)
+    detail = "\n".join(["died of SIGABRT after 0.1 s", "last words", *replay_commands(failed)])
+    assert verdict.read(tmp_path / "verdict.json") == replace(judged, outcome="failed", detail=detail)
 
 
 def test_a_blocked_step_names_the_failed_step(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ operator renamed: faults::test_an_operator_is_renamed
 a declaration that ends the process that reads it: broken_operator::test_the_others_go_on_and_the_run_fails,
   broken_operator::test_what_was_built_for_it_stays
 header edited: what_runs::test_steps_that_run_after_a_change, real_faults::test_a_header_of_onnx_runtime_is_edited,
-  real_faults::test_a_header_of_the_system_is_replaced
+  shadowed_headers::test_a_header_of_the_system_is_replaced
 header added in front in the include path: real_faults::test_a_new_header_earlier_in_the_include_path
 compiler replaced: what_runs::test_another_compiler_with_equal_libraries
 torch, ONNX Runtime, onnx or onnxscript changed: what_runs::test_steps_that_would_run_for_another_version

@@ -59,47 +59,36 @@ def group_norm(x, num_groups, scale, bias, *, epsilon):
 '''
 
 
-def test_a_kernel_that_is_wrong_is_not_hidden_by_cases_that_switch_the_comparison_off(tmp_path: Path) -> None:
+@pytest.fixture
+def wrong(tmp_path: Path) -> Project:
+    """A project whose kernel is wrong."""
     project = Project.of("minimal", tmp_path)
     project.replace("native/group_norm/kernel.h", *WRONG)
-    cases = project.paths.cases("group_norm")
+    return project
+
+
+def test_a_kernel_that_is_wrong_is_not_hidden_by_cases_that_switch_the_comparison_off(wrong: Project) -> None:
+    cases = wrong.paths.cases("group_norm")
     line = cases.read_text().count("\n") + 5
     cases.write_text(cases.read_text() + OFF)
-    done = project.doit("opsets=18")
-    assert done.returncode == 1, done.stdout
-    assert f"ops/group_norm/cases.py:{line}: replaces opmatrix." in done.stdout
+    done = wrong.fails("opsets=18", message=f"ops/group_norm/cases.py:{line}: replaces opmatrix.")
     assert "which judges the operator, so that any kernel could pass. " in done.stdout
-    assert {record["outcome"] for record in project.records().values()} == {"failed"}
+    assert {record["outcome"] for record in wrong.records().values()} == {"failed"}
 
 
-def test_a_reference_that_compiles_the_kernel(tmp_path: Path) -> None:
-    project = Project.of("minimal", tmp_path)
-    project.replace("native/group_norm/kernel.h", *WRONG)
-    done = project.doit("opsets=18")
-    assert done.returncode == 1 and "elements differ" in done.stdout, done.stdout
-    project.paths.reference("group_norm").write_text(AS_KERNEL)
-    done = project.doit("opsets=18")
-    assert done.returncode == 1, done.stdout
-    assert "ops/group_norm/reference.py:27: starts a process (c++ -std=c++20 " in done.stdout
-    assert 'dependent_reference="why" in spec.py' in done.stdout
-
-
-def test_what_the_audit_of_references_prevents(tmp_path: Path) -> None:
+def test_a_reference_that_compiles_the_kernel(wrong: Project) -> None:
     """With the declaration that switches the audit off, the wrong kernel is right, and each output says why."""
-    project = Project.of("minimal", tmp_path)
-    project.replace("native/group_norm/kernel.h", *WRONG)
-    project.paths.reference("group_norm").write_text(AS_KERNEL)
-    project.replace(
-        "ops/group_norm/spec.py", "    tolerances=", '    dependent_reference="is the kernel",\n    tolerances='
-    )
-    done = project.doit("opsets=18")
-    assert done.returncode == 0, done.stdout
-    assert {record["outcome"] for record in project.records().values()} == {"verified"}
+    wrong.fails("opsets=18", message="elements differ")
+    wrong.paths.reference("group_norm").write_text(AS_KERNEL)
+    done = wrong.fails("opsets=18", message="ops/group_norm/reference.py:27: starts a process (c++ -std=c++20 ")
+    assert 'dependent_reference="why" in spec.py' in done.stdout
+    off = '    dependent_reference="is the kernel",\n    tolerances='
+    wrong.replace("ops/group_norm/spec.py", "    tolerances=", off)
+    said = wrong.passes("opsets=18").stdout
+    assert {record["outcome"] for record in wrong.records().values()} == {"verified"}
     why = "reference: not independent: is the kernel"
-    assert "weak group_norm-cases" in done.stdout and why in done.stdout
-    report = json.loads(project.paths.report_data.read_text())
+    assert "weak group_norm-cases" in said and why in said
+    report = json.loads(wrong.paths.report_data.read_text())
     assert [check["check"] for check in report["checks"] if check["weak"] == [why]] == ["cases"]
-    assert why in (project.paths.report / "summary.md").read_text()
-    strict = project.doit("--strict", "opsets=18")
-    assert strict.returncode == 1, strict.stdout
-    assert f"--strict: 1 check weak:\ngroup_norm-cases\n  {why}" in strict.stderr
+    assert why in (wrong.paths.report / "summary.md").read_text()
+    wrong.fails("--strict", "opsets=18", message=f"--strict: 1 check weak:\ngroup_norm-cases\n  {why}")

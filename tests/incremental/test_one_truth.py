@@ -112,6 +112,9 @@ class Content:
     wrong: frozenset[str]
 
 
+ALL_RIGHT = Content(2, 6, frozenset())
+
+
 class Planted:
     """A project of one operator with every kind of step. `run` lets one of them fail."""
 
@@ -233,18 +236,21 @@ def in_summary(path: Path) -> Content:
     return Content(cells, checks, names)
 
 
+def data_of(page: Path) -> Any:
+    return json.loads(page.read_text().partition('id="data">')[2].partition("</script>")[0])
+
+
 def in_page(path: Path) -> Content:
-    text = path.read_text()
-    found = json.loads(text.partition('id="data">')[2].partition("</script>")[0])
+    found = data_of(path)
 
     def column(name: str) -> list[Any]:
         values = found["cells"][name]
         return [values["values"][row] for row in values["rows"]]
 
     outcomes = column("outcome")
-    rows = zip(column("op"), column("torch"), column("exporter"), column("opset"), column("ort"), outcomes, strict=True)
-    named = [(f"{op}-custom@torch{torch}-{e}-opset{opset}-ort{ort}", o) for op, torch, e, opset, ort, o in rows]
-    named += [(check["name"], check["outcome"]) for check in found["checks"]]
+    cells = zip(column("op"), column("torch"), column("exporter"), column("opset"), column("ort"), strict=True)
+    names = ["{}-custom@torch{}-{}-opset{}-ort{}".format(*cell) for cell in cells]
+    named = [*zip(names, outcomes, strict=True), *((check["name"], check["outcome"]) for check in found["checks"])]
     wrong = frozenset(name for name, outcome in named if outcome in ("failed", "mismatched"))
     return Content(len(outcomes), len(found["checks"]), wrong)
 
@@ -259,11 +265,9 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
 
 
 def test_a_run_without_a_failure(planted: Planted) -> None:
-    done = planted.run()
-    assert done.returncode == 0
-    assert set(planted.read().values()) == {Content(2, 6, frozenset())}
-    html = planted.paths.report_files[-1].read_text()
-    found = json.loads(html.partition('id="data">')[2].partition("</script>")[0])
+    assert planted.run().returncode == 0
+    assert set(planted.read().values()) == {ALL_RIGHT}
+    found = data_of(planted.paths.report_files[-1])
     assert {"compile", "register", "verify"} <= {*found["seconds"]["my_op"]}, "the steps of this run too"
     assert len(found["history"]) == 1
 
@@ -320,31 +324,28 @@ def test_every_output_names_the_same_failures(planted: Planted, name: str) -> No
 @pytest.mark.parametrize("arguments", [["my_op"], [REGISTER.format("kernel")]])
 def test_the_summary_of_a_run_without_a_report_names_what_failed(planted: Planted, arguments: list[str]) -> None:
     assert planted.run().returncode == 0
-    done = planted.run("--continue", *arguments, **{REGISTER.format("kernel").replace(":", "__"): "judge"})
+    wrong = {REGISTER.format("kernel").replace(":", "__"): "judge"}
+    done = planted.run("--continue", *arguments, **wrong)
     said, summary = done.stdout.split("\nFAILED ")
     assert done.returncode != 0
     assert "\n  register:my_op-kernel@torch2.13 failed" in summary and " 1 failed" in summary.splitlines()[-1]
     assert "build/report/ is of an earlier run; `doit` writes it with these results\n" in said
-    assert planted.run("--continue", **{REGISTER.format("kernel").replace(":", "__"): "judge"}).returncode != 0
+    assert planted.run("--continue", **wrong).returncode != 0
     assert planted.read()["json"].wrong == {"my_op-kernel@torch2.13"}
 
 
 def test_a_failure_that_is_repaired_leaves_no_record(planted: Planted) -> None:
+    """Also a missing input that is restored: the step does not run again then, for it is up to date."""
+    source = planted.paths.root / "lonely.txt"
     planted.run("--continue", codegen__lonely="throw")
     assert planted.run().returncode == 0
-    assert set(planted.read().values()) == {Content(2, 6, frozenset())}
-
-
-def test_an_input_that_is_restored_leaves_no_record_that_it_was_missing(planted: Planted) -> None:
-    """The step does not run again then: it is up to date."""
-    source = planted.paths.root / "lonely.txt"
-    assert planted.run().returncode == 0
+    assert set(planted.read().values()) == {ALL_RIGHT}
     source.unlink()
     assert planted.run("--continue").returncode != 0
     assert planted.read()["json"].wrong == {"lonely-codegen"}
     source.touch()
     assert planted.run().returncode == 0
-    assert set(planted.read().values()) == {Content(2, 6, frozenset())}
+    assert set(planted.read().values()) == {ALL_RIGHT}
 
 
 def test_records_of_earlier_runs_are_in_the_report_while_they_are_valid(tmp_path: Path) -> None:

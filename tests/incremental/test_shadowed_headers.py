@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from opmatrix.toolchain.compile import lacked, of_compiler
 from tests.incremental.real import KERNEL, RealProject
+from tests.support.projects import write_files
 
 ONE, TWO = (f"inline constexpr double kVendor = {value};\n" for value in (1, 2))
-REAL = [pytest.mark.incremental, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
+
+
+def real_steps(test: Callable[..., None]) -> Callable[..., None]:
+    for mark in (pytest.mark.incremental, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow):
+        test = mark(test)
+    return test
 
 
 @pytest.fixture
@@ -21,33 +27,38 @@ def search(real: RealProject, tmp_path: Path) -> Iterator[Path]:
     """Three folders of the compiler's search path: `first`, `second`, `third`; a kernel includes <vendor/value.h> and
     <other.h> of the third."""
     kernel = (real.root / KERNEL).read_text()
-    assert real.run("compile").returncode == 0
+    real.passes("compile")
     real.replace(KERNEL, "#pragma once\n", "#pragma once\n#include <other.h>\n")
     real.replace(KERNEL, "return {mean + rest", "return {mean * kVendor + rest")
-    for name in ("second", "third/vendor"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "third/other.h").write_text("#include <vendor/value.h>\n")
-    (tmp_path / "third/vendor/value.h").write_text(ONE)
+    (tmp_path / "second").mkdir()
+    write_files(tmp_path / "third", {"other.h": "#include <vendor/value.h>\n", "vendor/value.h": ONE})
     yield tmp_path
     (real.root / KERNEL).write_text(kernel)
     shutil.rmtree(real.root / "native/vendor", ignore_errors=True)
 
 
+@pytest.fixture
+def environment(search: Path) -> Mapping[str, str]:
+    return {"CPATH": os.pathsep.join(str(search / one) for one in ("first", "second", "third"))}
+
+
 # At 71b51ad8: each was up to date, with the old value.
+@real_steps
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
-        pytest.param("second/vendor/value.h", "second has vendor", marks=REAL, id="in_a_new_folder"),
-        pytest.param("second/other.h", "second has other.h", marks=REAL, id="of_a_header_that_includes_it"),
-        pytest.param("first/vendor/value.h", "first has vendor", marks=REAL, id="in_a_folder_that_was_missing"),
-        pytest.param("native/vendor/value.h", "native has vendor", marks=REAL, id="in_the_project"),
-        pytest.param("second/limits", "second has limits", marks=REAL, id="of_the_standard_library"),
-        pytest.param("second/vendor/other.h", "second has vendor", marks=REAL, id="of_its_folder_alone"),
-        pytest.param("second/unrelated.h", "", marks=REAL, id="of_none"),
+        pytest.param("second/vendor/value.h", "second has vendor", id="in_a_new_folder"),
+        pytest.param("second/other.h", "second has other.h", id="of_a_header_that_includes_it"),
+        pytest.param("first/vendor/value.h", "first has vendor", id="in_a_folder_that_was_missing"),
+        pytest.param("native/vendor/value.h", "native has vendor", id="in_the_project"),
+        pytest.param("second/limits", "second has limits", id="of_the_standard_library"),
+        pytest.param("second/vendor/other.h", "second has vendor", id="of_its_folder_alone"),
+        pytest.param("second/unrelated.h", "", id="of_none"),
     ],
 )
-def test_a_header_that_appears_earlier(real: RealProject, search: Path, name: str, shown: str) -> None:
-    environment = {"CPATH": os.pathsep.join(str(search / one) for one in ("first", "second", "third"))}
+def test_a_header_that_appears_earlier(
+    real: RealProject, search: Path, environment: Mapping[str, str], name: str, shown: str
+) -> None:
     assert "compile" in real.ran(real.run("compile", **environment))
     assert real.ran(real.run("compile", **environment)) == set()
     before = real.paths.ort_library("group_norm").read_bytes()
@@ -59,6 +70,21 @@ def test_a_header_that_appears_earlier(real: RealProject, search: Path, name: st
     assert real.ran(real.run("compile", **environment)) == ({"compile"} if shown else set())
     same = shown == "" or name.endswith("limits") or name == "second/vendor/other.h"
     assert (real.paths.ort_library("group_norm").read_bytes() == before) == same
+    assert real.ran(real.run("compile", **environment)) == set()
+
+
+@real_steps
+def test_a_header_of_the_system_is_replaced(real: RealProject, search: Path, environment: Mapping[str, str]) -> None:
+    """As a package upgrade does it: with the time stamp of the day on which the package was built."""
+    header = search / "third/vendor/value.h"
+    assert "compile" in real.ran(real.run("compile", **environment))
+    assert real.ran(real.run("compile", **environment)) == set()
+    before = real.paths.ort_library("group_norm").read_bytes()
+    header.write_text(TWO)
+    os.utime(header, (1, 1))
+    assert f"compile:group_norm: {header} " in real.run("why", "compile", **environment).stdout
+    assert real.ran(real.run("compile", **environment)) == {"compile"}
+    assert real.paths.ort_library("group_norm").read_bytes() != before
     assert real.ran(real.run("compile", **environment)) == set()
 
 
@@ -79,9 +105,7 @@ def test_a_header_that_appears_earlier(real: RealProject, search: Path, name: st
 def test_the_names_that_a_search_path_lacks(
     tmp_path: Path, files: list[str], read: list[str], expected: list[str]
 ) -> None:
-    for name in (*files, *read):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
+    write_files(tmp_path, dict.fromkeys((*files, *read), ""))
     search, known = ([str(tmp_path / name) for name in names] for names in (("known", "a", "b", "c"), ("known",)))
     found = lacked([str(tmp_path / name) for name in read], search, input_folders=known)
     assert [path.removeprefix(f"{tmp_path}/") for path in found] == expected

@@ -44,15 +44,7 @@ def watched(project: Project, source: Path) -> Iterator[Watched]:
     made.end(signal.SIGKILL)
 
 
-def left(project: Project) -> Callable[[], bool]:
-    return lambda: project.processes() == []
-
-
-def in_place(path: Path, text: str) -> None:
-    path.write_text(text)
-
-
-def rename_over(path: Path, text: str) -> None:
+def by_another_file(path: Path, text: str) -> None:
     (path.parent / "kernel.h.new").write_text(text)
     (path.parent / "kernel.h.new").rename(path)
 
@@ -90,7 +82,8 @@ def as_git_checkout(path: Path, text: str) -> None:
 
 def test_each_way_to_save_gives_one_turn(watched: Watched, project: Project, source: Path) -> None:
     assert project.ran() == ["a.so", "a.pb"]
-    ways = [in_place, rename_over, as_vim, deleted_and_back, emptied_and_written, as_git_checkout]
+    ways: list[Callable[[Path, str], object]]
+    ways = [Path.write_text, by_another_file, as_vim, deleted_and_back, emptied_and_written, as_git_checkout]
     for number in range(300):
         text, before = f"text {number}", len(watched.saved())
         ways[0](source, text)
@@ -156,8 +149,7 @@ def test_a_turn_waits_for_another_doit(project: Project, source: Path) -> None:
 def test_a_save_during_a_turn_begins_it_anew(project: Project, source: Path) -> None:
     project.step("verify:a", "slow", "native/a/kernel.h", "build/a.txt", server="onnx")
     watched = watch(project)
-    wait_for(lambda: (project.root / "slow.pid").is_file() and project.read("slow.pid") != "")
-    before = int(project.read("slow.pid"))
+    before = project.slow_step()
     source.write_text("two")
     wait_for(lambda: project.read("slow.pid") not in ("", str(before)))
     wait_for(lambda: not Path(f"/proc/{before}").exists())
@@ -169,15 +161,19 @@ def test_a_save_during_a_turn_begins_it_anew(project: Project, source: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("number", "server"), [(signal.SIGINT, "onnx"), (signal.SIGTERM, None), (signal.SIGHUP, "onnx")]
+    ("number", "server"),
+    [(signal.SIGINT, "onnx"), (signal.SIGTERM, None), (signal.SIGHUP, "onnx"), (signal.SIGKILL, "onnx")],
 )
 def test_a_signal_ends_all_at_once(project: Project, source: Path, number: int, server: str | None) -> None:
     project.step("verify:a", "spawn", "native/a/kernel.h", "build/a.txt", server=server)
     watched = watch(project, "-n", "2")
-    wait_for(lambda: (project.root / "slow.pid").is_file() and project.read("slow.pid") != "")
-    assert watched.end(number) == 128 + number  # pytest ends a test before the step, which takes 1000 s
-    wait_for(left(project))
-    assert "interrupted; what had finished is kept" in watched.text and "Traceback" not in watched.text
+    project.slow_step()
+    killed = number == signal.SIGKILL
+    assert watched.end(number) == (-9 if killed else 128 + number)  # pytest ends a test before the step: 1000 s
+    wait_for(lambda: project.processes() == [])
+    assert killed or ("interrupted; what had finished is kept" in watched.text and "Traceback" not in watched.text)
+    project.steps.pop()
+    assert project.doit().returncode == 0, "the lock is free"
 
 
 def test_under_nohup_it_outlives_its_terminal(project: Project, source: Path) -> None:
@@ -197,15 +193,11 @@ def test_the_terminal_ends_all(project: Project, source: Path, how: str) -> None
     termios.tcsetwinsize(theirs, (24, 80))
     process = subprocess.Popen(
         ["setsid", "--ctty", sys.executable, "-m", "doit", "watch"],
-        cwd=project.root,
-        env=project._environment({"TERM": "xterm-256color"}),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        preexec_fn=hear_interrupts,
-    )
+        cwd=project.root, env=project._environment({"TERM": "xterm-256color"}),
+        stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=hear_interrupts,
+    )  # fmt: skip
     os.close(theirs)
-    wait_for(lambda: (project.root / "slow.pid").is_file() and project.read("slow.pid") != "")
+    project.slow_step()
     if how == "Ctrl-C":
         os.write(ours, b"\x03")
         assert process.wait() == 130
@@ -213,7 +205,7 @@ def test_the_terminal_ends_all(project: Project, source: Path, how: str) -> None
     else:
         os.close(ours)
         assert process.wait() == 128 + signal.SIGHUP
-    wait_for(left(project))
+    wait_for(lambda: project.processes() == [])
 
 
 def test_events_for_programs(project: Project, source: Path) -> None:
@@ -267,16 +259,6 @@ def test_a_project_that_is_removed_ends_it(watched: Watched, project: Project) -
     moved.rename(project.root)
 
 
-def test_a_killed_watch_leaves_no_process(project: Project, source: Path) -> None:
-    project.step("verify:a", "spawn", "native/a/kernel.h", "build/a.txt", server="onnx")
-    watched = watch(project)
-    wait_for(lambda: (project.root / "slow.pid").is_file() and project.read("slow.pid") != "")
-    watched.end(signal.SIGKILL)
-    wait_for(left(project))
-    project.steps.pop()
-    assert project.doit().returncode == 0, "the lock is free"
-
-
 def servers(project: Project) -> list[int]:
     """Return the processes of the project's servers, without the steps that they run."""
     listed = subprocess.run(["pgrep", "-f", "opmatrix.engine.server_main"], capture_output=True, text=True).stdout
@@ -307,18 +289,15 @@ def test_what_the_process_is_made_of_starts_it_anew(project: Project, source: Pa
     assert watched.end() == 130 and project.processes() == []
 
 
-def test_a_wrong_name_is_a_usage_error(project: Project, source: Path) -> None:
+def test_what_does_not_begin(project: Project, source: Path) -> None:
+    """A wrong name, and watchfiles that are not installed."""
     done = project.doit("watch", "dta")
     assert done.returncode == 2 and "no task, operator, command or output 'dta'; did you mean 'data'?" in done.stderr
-    assert project.processes() == []
-
-
-def test_without_watchfiles(project: Project, source: Path) -> None:
     project.write("sitecustomize.py", "import sys\nsys.modules['watchfiles'] = None\n")
     done = project.doit("watch", PYTHONPATH=f"{project.root}:{project._environment({})['PYTHONPATH']}")
     assert done.returncode == 5
     assert "doit watch needs the package watchfiles, which is not installed. Run: " in done.stderr
-    assert "-m pip install 'opmatrix[watch]'" in done.stderr
+    assert "-m pip install 'opmatrix[watch]'" in done.stderr and project.processes() == []
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare of util-linux")

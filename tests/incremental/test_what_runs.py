@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.incremental.real import CASES, KERNEL, RealProject, expand, package
+from tests.support.projects import edited
 
 pytestmark = [pytest.mark.incremental, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
@@ -31,14 +32,8 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
         lambda p: p.replace(KERNEL, "#pragma once\n", "#pragma once\ninline const volatile int planted = 1;\n"),
         "compile, register kernel, register search, verify custom, report",
     ),
-    "header for kernels, a comment": (
-        lambda p: p.append("native/include/opmatrix/check.h", "// more\n"),
-        "compile",
-    ),
-    "header for bindings, a comment": (
-        lambda p: p.append("native/binding/stable/torch.h", "// more\n"),
-        "compile",
-    ),
+    "header for kernels, a comment": (lambda p: p.append("native/include/opmatrix/check.h", "// more\n"), "compile"),
+    "header for bindings, a comment": (lambda p: p.append("native/binding/stable/torch.h", "// more\n"), "compile"),
     "template of a binding, a comment": (
         lambda p: p.append(f"{TEMPLATES}/torch.cc.j2", "// more\n"),
         "codegen, compile",
@@ -88,10 +83,7 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
         "data, cases, draw inputs, register kernel, register search, register gradient, verify custom, "
         "verify decomposed, report",
     ),
-    "lowering, its words": (
-        lambda p: p.append(f"{OP}/lowering.py", "# more\n"),
-        "",
-    ),
+    "lowering, its words": (lambda p: p.append(f"{OP}/lowering.py", "# more\n"), ""),
     "lowering": (
         lambda p: p.replace(
             f"{OP}/lowering.py",
@@ -128,12 +120,8 @@ def test_cells_that_no_longer_exist_leave_the_report(real: RealProject) -> None:
     assert real.doit("opsets=17").returncode == 0
     assert real.run().returncode == 0
     assert {"17", "18"} == opsets(real)
-    before = (real.root / OP / "spec.py").read_text()
-    try:
-        real.replace(f"{OP}/spec.py", "    lowerings=(", "    min_opset=18,\n    lowerings=(")
+    with edited(real.root / OP / "spec.py", "    lowerings=(", "    min_opset=18,\n    lowerings=("):
         assert real.ran(real.run()) == {"report"}
-    finally:
-        (real.root / OP / "spec.py").write_text(before)
     assert {"18"} == opsets(real)
     gone = json.loads(real.paths.report_data.read_text())["changes"]["gone"]
     assert {entry["name"].partition("-opset")[2] for entry in gone} == {"17-ort1.31"}
