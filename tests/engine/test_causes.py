@@ -60,12 +60,9 @@ def test_equal_failures_in_several_cells_are_one_cause() -> None:
 
 
 def test_failures_at_one_place_are_one_cause_and_name_their_stages() -> None:
-    causes = Causes()
-    place = {"file": "native/relu/kernel.h", "line": 4}
-    first = failed("relu-kernel@torch2.13", "y differs", group="register", **place)  # type: ignore[arg-type]
-    causes.add(first)
-    for opset in (9, 12):
-        causes.add(in_cell(opset, **place))
+    place: dict[str, Any] = {"file": "native/relu/kernel.h", "line": 4}
+    first = failed("relu-kernel@torch2.13", "y differs", group="register", **place)
+    causes = causes_of(first, *(in_cell(opset, **place) for opset in (9, 12)))
     causes.add_blocked(StepBlocked("dist", first))
     [one] = causes
     assert one.steps == "1 step of register, 2 of verify failed, 1 step did not run"

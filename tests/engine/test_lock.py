@@ -56,17 +56,13 @@ def test_processes_that_a_killed_run_left_are_named(tmp_path: Path, monkeypatch:
 
 
 def test_several_processes_that_a_killed_run_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one of another user."""
     monkeypatch.chdir(tmp_path)
     path, holders = tmp_path / "build/lock", {2: "cc1plus", 3: "ninja"}
-    said = (
-        "run 1 has ended, and processes that it started still hold build/lock: process 2 (cc1plus), process 3 (ninja)"
-    )
-    assert left_over("1", path, holders) == said
-    assert remedy(holders, path).startswith("The lock frees itself when they end. Wait, or stop them: kill 2 3\n")
-
-
-def test_a_lock_of_another_user() -> None:
+    still = "run 1 has ended, and processes that it started still hold build/lock"
+    assert left_over("1", path, holders) == f"{still}: process 2 (cc1plus), process 3 (ninja)"
     assert kill_command({0: "a process of another user"}, Path("a b/build/lock")) == "sudo fuser -k 'a b/build/lock'"
+    assert remedy(holders, path).startswith("The lock frees itself when they end. Wait, or stop them: kill 2 3\n")
 
 
 def test_a_new_run_waits_for_children_of_a_killed_run(tmp_path: Path, root: Path) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.incremental.conftest import REPOSITORY, hear_interrupts, wait_for
+from tests.incremental.conftest import start as start_program
+from tests.incremental.conftest import wait_for
+from tests.support.projects import write_files
 from tests.support.watched import Watched
 
 pytestmark = pytest.mark.incremental
@@ -41,11 +41,7 @@ except OpmatrixError as error:
     print(error)
 """
 
-
-BEGAN = "Path('../began').touch()"
-"""Makes a file in a folder that is not watched."""
-
-
+BEGAN = "Path('../began').touch()"  # a file in a folder that is not watched
 Start = Callable[..., Watched]
 
 
@@ -56,20 +52,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     started: list[Watched] = []
 
     def start(*, turn: str = BEGAN, say: str = "pass") -> Watched:
-        (root / "ops").mkdir(parents=True)
-        (root / "ops/mapped.py").write_text("one")
-        for name in ("dodo.py", "pyproject.toml", "ops/spec.py"):
-            (root / name).touch()
-        process = subprocess.Popen(
-            [sys.executable, "-c", LOOP.format(turn=turn, say=say)],
-            cwd=root,
-            env=os.environ | {"PYTHONPATH": str(REPOSITORY / "pipeline")},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            preexec_fn=hear_interrupts,
-        )
-        started.append(Watched(process))
+        write_files(root, {"ops/mapped.py": "one", "dodo.py": "", "pyproject.toml": "", "ops/spec.py": ""})
+        started.append(Watched(start_program(root, sys.executable, "-c", LOOP.format(turn=turn, say=say))))
         wait_for((tmp_path / "began").exists)
         return started[0]
 

@@ -1,4 +1,4 @@
-"""Servers and their clients, with functions of this file as steps."""
+"""Servers and their clients, with functions of this file as steps, and the servers that a resident process keeps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,8 +18,9 @@ import pytest
 
 from opmatrix.basics.step_log import capture_stdout, last_running, now_running, read_log
 from opmatrix.engine.fork_server import _LAST
-from opmatrix.engine.server_pool import Pool, ServerError
+from opmatrix.engine.server_pool import KeptServers, Pool, Resident, ServerError, Wishes
 from opmatrix.engine.step_failure import _WAITING
+from opmatrix.project.paths import Paths
 from tests.engine.conftest import begin
 from tests.incremental.conftest import alive, wait_for
 
@@ -61,6 +62,8 @@ def entry(arguments: Sequence[str]) -> int:
     if what == "say":
         print(*rest)
         print(os.environ.get("COLUMNS"), os.environ["OMP_NUM_THREADS"], Path.cwd())
+    if what == "parent":
+        print(os.getppid())
     if rest == ["imported"]:
         print([f"opmatrix.{module}" in sys.modules for module in ("codegen.write_code", "toolchain.compile")])
     return 7 if what == "seven" else 0
@@ -292,3 +295,67 @@ def test_a_server_that_does_not_start_frees_the_core(pool: Pool, monkeypatch: py
         with pytest.raises(ServerError, match="it cannot start"), pool.started("any", core):
             pass
         assert held == [] and not pool.is_starting("any")
+
+
+@pytest.fixture
+def kept(tmp_path: Path, entry: str) -> Iterator[KeptServers]:
+    with closing(KeptServers(Paths(tmp_path), entry=entry)) as made:
+        yield made
+
+
+def test_a_server_is_replaced_when_it_has_ended_or_its_environment_is_new(kept: KeptServers, tmp_path: Path) -> None:
+    python = Paths(tmp_path).python("torch2.9")
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    stamp = Paths(tmp_path).stamp("torch2.9")
+    stamp.mkdir()
+    for name in ("any", "any@torch2.9"):
+        first = kept.get(name)
+        assert kept.get(name) is first
+        os.kill(first.process, signal.SIGKILL)
+        os.waitid(os.P_PID, first.process, os.WEXITED | os.WNOWAIT)
+        second = kept.get(name)
+        assert second.process != first.process
+    stamp.rmdir()
+    stamp.mkdir()
+    assert kept.get("any@torch2.9").process != second.process
+    assert not Path(f"/proc/{second.process}").exists()
+
+
+def test_servers_of_other_environments_do_not_start_ahead(kept: KeptServers) -> None:
+    kept.start(["any", "any@torch2.9"])
+    assert [*kept._clients] == ["any"]
+
+
+def test_runs_share_a_server(kept: KeptServers, tmp_path: Path, entry: str) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    wishes: list[Wishes | None] = []
+
+    def answer() -> None:
+        with ours, suppress(ConnectionError):
+            while True:
+                wishes.append(kept.answer(ours))
+
+    answers = begin(answer)
+    resident = Resident(theirs)
+    resident.tell((["any"], ["third_party"]))
+    with (tmp_path / "lock").open("w") as lock:
+        for number in range(2):
+            log = tmp_path / f"log{number}"
+            pool = Pool(Paths(tmp_path), entry=entry, lock=lock.fileno(), kept=resident.server)
+            assert pool.run(["parent"], server="any", log=log, seconds=LONG).done
+            pool.close()
+            assert log.read_text().split()[-1] == str(kept.get("any").process)
+    theirs.close()
+    answers.result()
+    assert wishes == [(["any"], ["third_party"]), None, None]
+
+
+def test_a_run_whose_resident_process_has_ended(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.close()
+    resident = Resident(theirs)
+    resident.tell(([], []))
+    with pytest.raises(ServerError, match="the ort server: `doit watch` has ended"):
+        resident.server("ort")
+    theirs.close()

@@ -1,10 +1,22 @@
+"""What a failed step shows, and commands that users can paste: quoted for the shell, and with ./run in a checkout."""
+
 from __future__ import annotations
 
+import ast
+import re
+import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import opmatrix
+from opmatrix.basics.errors import UsageError, missing
+from opmatrix.basics.step_log import LOGGED
+from opmatrix.basics.terminal import for_shell
+from opmatrix.commands import stages
+from opmatrix.commands.stages import STAGES
 from opmatrix.engine.server_pool import Ending
 from opmatrix.engine.step_failure import (
     StepBlocked,
@@ -100,6 +112,12 @@ def test_a_verdict_stays_unless_the_step_died_after_it(tmp_path: Path) -> None:
     assert verdict.read(tmp_path / "verdict.json") == replace(judged, outcome="failed", detail=detail)
 
 
+def test_a_command_of_a_failed_step_is_quoted() -> None:
+    failed = Step(group="verify", name="a", command=("verify", "a", "--cell", "two words"), operator="a")
+    (line,) = replay_commands(StepFailed(failed, summary="failed"))
+    assert shlex.split(line.removeprefix("Replay: "))[-1] == "two words"
+
+
 def test_a_blocked_step_names_the_failed_step(tmp_path: Path) -> None:
     compiled = Step(group="compile", name="my_op", command=("compile", "my_op"))
     cause = StepFailed(compiled, summary="failed with exit code 6", output="kernel.h:3: error: expected ';'\nmore")
@@ -107,3 +125,78 @@ def test_a_blocked_step_names_the_failed_step(tmp_path: Path) -> None:
     found = verdict.read(tmp_path / "verdict.json")
     assert found.blocked_by == FailedStep(group="compile", name="my_op")
     assert found.detail == "not run: compile:my_op failed: kernel.h:3: error: expected ';'"
+
+
+TEXT = "Debug: python -m opmatrix compile a --debug && gdb --args python -m opmatrix verify a --debug"
+PACKAGE = Path(opmatrix.__file__).parent
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for command in (TEXT, "Run: doit compile:a"):
+        assert for_shell(command) == command, "as in a user's project"
+    (tmp_path / "run").touch()
+    return tmp_path
+
+
+def test_commands_in_a_checkout(checkout: Path) -> None:
+    debug = "Debug: ./run python -m opmatrix compile a --debug && ./run gdb --args python -m opmatrix verify a --debug"
+    assert for_shell(TEXT) == for_shell(debug) == debug
+    assert for_shell("a is missing. Run: doit compile:a") == "a is missing. Run: ./run doit compile:a"
+    assert for_shell(for_shell("Run: doit")) == "Run: ./run doit"
+
+
+@pytest.mark.parametrize("logged", [False, True])
+def test_the_message_of_a_stage_by_hand_has_the_command_of_the_checkout_and_a_log_has_not(
+    logged: bool, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(arguments: object) -> None:
+        raise UsageError(missing("a.so", run="python -m opmatrix compile a"))
+
+    monkeypatch.delenv(LOGGED, raising=False)
+    if logged:
+        monkeypatch.setenv(LOGGED, "1")
+    monkeypatch.setattr(stages, "run_stage", fail)
+    assert stages.main([]) == 2
+    assert ("./run python" in capsys.readouterr().err) is not logged
+
+
+def strings() -> Iterator[tuple[str, str]]:
+    """Yield the strings of the package that are not docstrings, with ``{}`` for what is inserted, and their files."""
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+        inside |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                parts = (v.value if isinstance(v, ast.Constant) else "{}" for v in node.values)
+                yield path.name, "".join(map(str, parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
+                yield path.name, node.value
+
+
+STAGE = re.compile(r"python -m opmatrix ([a-z][a-z-]*)")
+
+
+def test_each_command_in_a_message_is_one_of_a_stage() -> None:
+    found = [(path, stage) for path, text in strings() for stage in STAGE.findall(text)]
+    assert len(found) > 30
+    assert [one for one in found if one[1] not in (*STAGES, "doctor")] == []
+
+
+PATH = re.compile(r"\b(path|prefix|folder|root|file)s?\b")
+
+
+def test_a_path_in_a_command_is_quoted() -> None:
+    """A path of the user's may have blanks."""
+    unquoted = []
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            text = ast.unparse(node) if isinstance(node, ast.JoinedStr) else ""
+            inserted = (
+                re.findall(r"\{([^{}]*)\}", text[text.find("python -m opmatrix ") :]) if STAGE.search(text) else []
+            )
+            unquoted += [f"{file.name}: {one}" for one in inserted if PATH.search(one) and "shlex." not in one]
+    names = [one for one in unquoted if one.endswith(".name")]  # of an operator, from its folder
+    assert [one for one in unquoted if one not in names] == []

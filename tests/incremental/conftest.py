@@ -339,27 +339,17 @@ class Project:
 
     def doit(self, *arguments: str, folder: str = ".", **environment: str) -> subprocess.CompletedProcess[str]:
         self._write_steps()
-        return subprocess.run(
-            _command(arguments),
-            cwd=self.root / folder,
-            env=self._environment(environment),
-            capture_output=True,
-            text=True,
-        )
+        where, variables = self.root / folder, self._environment(environment)
+        return subprocess.run(_command(arguments), cwd=where, env=variables, capture_output=True, text=True)
 
     def popen(
         self, *arguments: str, before: Sequence[str] = (), stderr: int = subprocess.STDOUT, **environment: str
     ) -> subprocess.Popen[str]:
         self._write_steps()
         process = subprocess.Popen(
-            [*before, *_command(arguments)],
-            cwd=self.root,
-            env=self._environment(environment),
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            preexec_fn=hear_interrupts,
-        )
+            [*before, *_command(arguments)], cwd=self.root, env=self._environment(environment),
+            stdout=subprocess.PIPE, stderr=stderr, text=True, preexec_fn=hear_interrupts,
+        )  # fmt: skip
         self._started.append(process)
         return process
 
@@ -381,6 +371,11 @@ class Project:
         lines = log.read_text().splitlines() if log.exists() else []
         log.unlink(missing_ok=True)
         return [Path(line.split()[1]).name for line in lines]
+
+    def runs(self, *arguments: str) -> list[str]:
+        """Run doit, and return the targets of the steps that it runs."""
+        self.doit(*arguments)
+        return self.ran()
 
     def processes(self) -> list[str]:
         return processes(self.root)
@@ -424,6 +419,10 @@ class Clone(Project):
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    def runs(self, *arguments: str) -> list[str]:
+        self.run(*arguments)
+        return sorted(self.ran())
+
 
 def replace_blobs(store: Path, change: Callable[[bytes], bytes]) -> None:
     """Replace each blob of a shared cache by what `change` returns, and its entry accordingly, so that it is taken."""
@@ -440,6 +439,20 @@ def hear_interrupts() -> None:
     """Undo the settings of a shell's background job and of nohup, where pytest and its children would ignore these."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def start_doit(root: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start doit in a project of real steps, with the project's own opmatrix if it has one."""
+    return start(root, *_command(arguments), pipeline=root / "pipeline")
+
+
+def start(root: Path, *command: str, pipeline: Path = REPOSITORY / "pipeline") -> subprocess.Popen[str]:
+    """Start a program that imports opmatrix from `pipeline`, if that exists."""
+    variables = os.environ | ({"PYTHONPATH": str(pipeline)} if pipeline.is_dir() else {})
+    return subprocess.Popen(
+        command, cwd=root, env=variables,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=hear_interrupts,
+    )  # fmt: skip
 
 
 def processes(root: Path) -> list[str]:
@@ -478,8 +491,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 def real(tmp_path_factory: pytest.TempPathFactory) -> RealProject:
     """A project of real steps, up to date. A test may edit it: each test first brings it up to date."""
     made = RealProject.make(tmp_path_factory.mktemp("real"))
-    done = made.run("-n", "2")
-    assert done.returncode == 0, done.stdout + done.stderr
+    made.passes("-n", "2")
     return made
 
 
@@ -498,8 +510,7 @@ def chain(project: Project) -> Project:
     project.write("ops/a/spec.py", "")
     project.step("codegen:a", "upper", "a.txt", "build/a.g")
     project.step("compile:a", "copy", "build/a.g", "build/a.so")
-    assert project.doit().returncode == 0
-    assert project.ran() == ["a.g", "a.so"]
+    assert project.runs() == ["a.g", "a.so"]
     return project
 
 
@@ -511,8 +522,7 @@ def store(tmp_path: Path) -> Path:
 @pytest.fixture
 def first(tmp_path: Path, store: Path) -> Clone:
     clone = Clone(tmp_path / "first", store.as_uri())
-    clone.run()
-    assert sorted(clone.ran()) == ALL
+    assert clone.runs() == ALL
     return clone
 
 

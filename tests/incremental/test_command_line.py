@@ -38,10 +38,9 @@ def test_help_lists_every_command_and_option(project: Project) -> None:
         assert word in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) <= 120
     assert project.doit("--help").stdout == project.doit("-h").stdout == shown.stdout
-    assert "--schema" in project.doit("help", "new").stdout
-    assert (
-        project.doit("new", "--help").stdout == project.doit("new", "-h").stdout == project.doit("help", "new").stdout
-    )
+    of_new = project.doit("help", "new").stdout
+    assert "--schema" in of_new
+    assert project.doit("new", "--help").stdout == project.doit("new", "-h").stdout == of_new
 
 
 def test_versions_are_printed(project: Project) -> None:
@@ -111,9 +110,8 @@ def test_an_empty_argument_is_an_error(project: Project) -> None:
 
 
 def test_an_invalid_declaration_is_exit_code_3(project: Project) -> None:
-    project.write(
-        "dodo.py", project.read("dodo.py") + "\nfrom opmatrix.basics.errors import SpecError\nraise SpecError('no')\n"
-    )
+    fault = "from opmatrix.basics.errors import SpecError\nraise SpecError('no')\n"
+    project.write("dodo.py", f"{project.read('dodo.py')}\n{fault}")
     for command in ("run", "list", "why"):
         done = project.doit(command)
         assert (done.returncode, done.stderr) == (3, "no\n")
@@ -128,14 +126,12 @@ PIPED = (
 @pytest.mark.parametrize("unbuffered", ["1", ""])
 def test_a_command_ends_quietly_when_nobody_reads_its_output(project: Project, unbuffered: str) -> None:
     """By SIGPIPE, as the tools of Unix do, also if only the last flush of stdout meets the closed pipe."""
+    environment = project._environment({"PYTHONUNBUFFERED": unbuffered})
     for command in ("-m doit " + command for command in PIPED) if unbuffered else ("-m doit list", "-m opmatrix -h"):
         done = subprocess.run(
             ["bash", "-c", f"({sys.executable} {command}; echo $? > code) | true; cat code"],
-            cwd=project.root,
-            env=project._environment({"PYTHONUNBUFFERED": unbuffered}),
-            capture_output=True,
-            text=True,
-        )
+            cwd=project.root, env=environment, capture_output=True, text=True,
+        )  # fmt: skip
         assert (done.stdout, done.stderr) == ("141\n", ""), command
     done = project.doit("data:good")  # nothing holds the lock of the build folder
     assert done.returncode == 0, done.stderr

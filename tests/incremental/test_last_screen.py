@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.incremental.conftest import REPOSITORY, Project, hear_interrupts, processes, wait_for
+from tests.incremental.conftest import REPOSITORY, Project, processes, start_doit, wait_for
 from tests.incremental.real import KERNEL, RealProject
 from tests.support import screen
 from tests.support.projects import Project as RealOperators
@@ -82,9 +80,7 @@ def stages(project: Project) -> Stages:
     return run
 
 
-def test_a_failure_is_shown_as_it_happens_and_equal_ones_are_counted(
-    project: Project, stages: Callable[..., screen.Seen]
-) -> None:
+def test_a_failure_is_shown_as_it_happens_and_equal_ones_are_counted(project: Project, stages: Stages) -> None:
     for n in range(3):
         project.step(f"data:a-custom@torch2.13-legacy-opset{n}", "say", "a.txt", f"build/{n}")
     seen = stages()
@@ -113,16 +109,14 @@ def test_annotations_in_github_actions(project: Project, stages: Stages) -> None
 
 def test_an_error_before_any_step_is_an_annotation_too(project: Project, stages: Stages) -> None:
     more = "\ndef task_mine():\n    return {'actions': ['true']}\n"
-    project.write("dodo.py", (project.root / "dodo.py").read_text() + more)
+    project.write("dodo.py", project.read("dodo.py") + more)
     line = "::error file=dodo.py,line=1,title=doit cannot begin::found task 'mine', allowed: what opmatrix plans"
     for seen in (stages(GITHUB_ACTIONS="true"), stages("--format", "github"), stages("--format=github")):
         assert seen.code == 3 and line in seen.text, seen.text
     assert "::error" not in stages().text
 
 
-def test_events_and_annotations_have_file_and_line_as_the_terminal_shows_them(
-    project: Project, stages: Callable[..., screen.Seen]
-) -> None:
+def test_events_and_annotations_have_file_and_line_as_the_terminal_shows_them(project: Project, stages: Stages) -> None:
     project.write("ops/a/spec.py", "# a\nSPEC = None\n")
     project.step("data:a", "say", "a.txt", "build/a")
     assert "FAILED ops/a/spec.py:2" in stages().last
@@ -152,17 +146,8 @@ def test_a_brief_verdict(project: Project, stages: Stages) -> None:
 
 @pytest.fixture
 def watched(real: RealProject) -> Iterator[Watched]:
-    assert real.run().returncode == 0
-    process = subprocess.Popen(
-        [*DOIT, "watch", "register:group_norm-kernel*"],
-        cwd=real.root,
-        env=os.environ | {"PYTHONPATH": str(real.root / "pipeline")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        preexec_fn=hear_interrupts,
-    )
-    made = Watched(process)
+    real.passes()
+    made = Watched(start_doit(real.root, "watch", "register:group_norm-kernel*"))
     made.await_verdicts(1)
     yield made
     made.end(signal.SIGKILL)

@@ -14,6 +14,7 @@ from tests.incremental.conftest import Project, alive, wait_for
 
 pytestmark = pytest.mark.incremental
 
+DIFFERS = "the kernel differs at (0, 17): expected 0.1243, got 0.1250"
 CELL = "torch2.13-dynamo-opset18-ort1.31"
 
 
@@ -51,13 +52,19 @@ def test_steps_that_die_do_not_stop_the_others(project: Project, server: str | N
 
 
 def test_a_failing_step_prints_its_own_message(project: Project) -> None:
-    project.step("data:a", "say", "a.txt", "build/a.pb", server="onnx")
+    """Details come first, and the causes last."""
+    cells(project, a="throw")
+    project.step("compile:a", "say", "a.txt", "build/a.so", server="onnx")
     text = project.doit().stdout
-    assert "data:a: failed\n  the kernel differs at (0, 17): expected 0.1243, got 0.1250\n" in text
-    assert "  Log: build/log/data/a.log\n  Replay: python -m opmatrix say a.txt build/a.pb\n" in text
-    assert "Task" not in text and "Traceback" not in text
+    details, said, *causes, last = re.split(r"TABLE|\nFAILED |\n(?=\d+ steps)", text)
+    replay = "  Replay: python -m opmatrix say a.txt build/a.so"
+    assert f"compile:a: failed\n  {DIFFERS}\n  Log: build/log/compile/a.log\n{replay}\n" in details
+    assert "Task" not in details and "Traceback" not in details
+    assert "out of cheese" in said and len(causes) == 2
+    assert causes[0].splitlines() == ["compile:a", f"  {DIFFERS}", "  compile:a failed", replay]
+    assert "RuntimeError: out of cheese" in causes[1] and " 1 run, 2 failed" in last
     project.write("run", "")  # as in a checkout, where PATH may have no `python`
-    assert "  Replay: ./run python -m opmatrix say a.txt build/a.pb\n" in project.doit().stdout
+    assert f"{replay.replace('python', './run python')}\n" in project.doit().stdout
 
 
 def test_output_of_steps_is_shown_on_request(project: Project) -> None:
@@ -86,18 +93,19 @@ def test_blocked_steps_have_a_verdict_and_the_report_is_written(project: Project
     cells(project, a="verify", b="verify")
     project.doit()
     assert project.json("build/a.json") == {"outcome": "verified"}
-    project.steps.insert(0, {"group": "compile", "name": "a", "command": ["say", "a.txt", "build/a.so"]})
-    project.steps[1] |= {"after": ["compile:a"], "reads": ["a.txt", "build/a.so"]}
-    project.steps[0] |= {"writes": ["build/a.so"]}
+    project.steps[0] |= {"after": ["compile:a"], "reads": ["a.txt", "build/a.so"]}
+    project.step("compile:a", "say", "a.txt", "build/a.so")
     done = project.doit()
-    assert project.json("build/a.json")["outcome"] == "failed", "the verdict of the earlier run survived"
-    assert project.json("build/a.json")["detail"].startswith("not run: compile:a failed: the kernel differs at (0, 17)")
+    found = project.json("build/a.json")
+    assert found["outcome"] == "failed", "the verdict of the earlier run survived"
+    assert found["detail"].startswith(f"not run: compile:a failed: {DIFFERS}")
     assert "TABLE of 2 cells, 1 bad" in done.stdout
     assert "compile:a failed, 1 step did not run\n" in done.stdout
     assert done.returncode == 1
 
 
 def test_the_verdict_of_a_failing_step_stays(project: Project) -> None:
+    """That of an earlier run does not."""
     cells(project, a="verify")
     project.write("a.txt", "wrong")
     done = project.doit()
@@ -105,31 +113,10 @@ def test_the_verdict_of_a_failing_step_stays(project: Project) -> None:
     assert "TABLE of 1 cells, 1 bad" in done.stdout and done.returncode == 1
     again = project.doit("verify")  # without the report, the step prints it itself
     assert "2 of 64 elements differ" in again.stdout and again.returncode == 1
-
-
-@pytest.mark.parametrize("how", ["abort", "throw"])
-def test_a_failure_replaces_an_old_verdict(project: Project, how: str) -> None:
-    cells(project, a="verify")
-    project.doit()
-    project.set_command(how, of=0)
-    project.doit()
-    assert project.json("build/a.json")["outcome"] == "failed"
-
-
-def test_details_come_first_and_the_causes_last(project: Project) -> None:
-    cells(project, a="throw")
-    project.step("compile:a", "say", "a.txt", "build/a.so")
-    text = project.doit().stdout
-    details, said, *causes, last = re.split(r"TABLE|\nFAILED |\n(?=\d+ steps)", text)
-    assert "  the kernel differs" in details and "Log: build/log/compile/a.log" in details
-    assert "out of cheese" in said and len(causes) == 2
-    assert causes[0].splitlines() == [
-        "compile:a",
-        "  the kernel differs at (0, 17): expected 0.1243, got 0.1250",
-        "  compile:a failed",
-        "  Replay: python -m opmatrix say a.txt build/a.so",
-    ]
-    assert "RuntimeError: out of cheese" in causes[1] and " 1 run, 2 failed" in last
+    for command, outcome in (("abort", "failed"), ("verify", "mismatched"), ("throw", "failed")):
+        project.set_command(command, of=0)
+        project.doit()
+        assert project.json("build/a.json")["outcome"] == outcome
 
 
 def test_processes_that_a_step_leaves_are_killed(project: Project) -> None:

@@ -6,10 +6,10 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,7 +51,7 @@ class Job(Project):
     def __init__(self, root: Path, store: Path) -> None:
         root.mkdir(parents=True)
         super().__init__(root)
-        self.environment = {"OPMATRIX_CACHE": store.as_uri(), "OPMATRIX_CACHE_MODE": "write"}
+        self.environment: dict[str, Any] = {"OPMATRIX_CACHE": store.as_uri(), "OPMATRIX_CACHE_MODE": "write"}
         self.write("fake.py", self.read("fake.py") + WORK)
         for operator in OPERATORS:
             self.write(f"{operator}.txt", operator)
@@ -74,11 +74,8 @@ class Job(Project):
         step.update(command=[command, *names], reads=[*names[:-1]])
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "doit", "-n", "2", *arguments],
-            cwd=self.root, env=self._environment(self.environment),
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-        )  # fmt: skip
+        """Start doit in a session of its own."""
+        return self.popen("-n", "2", *arguments, before=["setsid"], **self.environment)
 
     def steps_ran(self) -> list[str]:
         log = self.root / "ran"

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.incremental
 def why(project: Project, *tasks: str) -> dict[str, str]:
     """Return the line of each step that would run."""
     done = project.doit("why", *tasks)
-    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     return dict(line.split(": ", 1) for line in done.stdout.splitlines()[:-1])
 
 
