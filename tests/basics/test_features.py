@@ -46,20 +46,15 @@ def said(name: str) -> str:
     )
 
 
-def test_help_has_all_commands_and_stages(broken: tuple[str, Path]) -> None:
+def test_help_has_all_commands_and_stages_and_what_it_adds_says_that_it_is_broken(broken: tuple[str, Path]) -> None:
     name, folder = broken
-    for arguments, kind in ((MAIN, "commands"), (STAGE, "stages")):
-        done = run(folder, *arguments, "help" if kind == "commands" else "--help")
+    for kind, arguments, option in (("commands", MAIN, "help"), ("stages", STAGE, "--help")):
+        added = getattr(FEATURES[name], kind)
+        done = run(folder, *arguments, option)
         assert done.returncode == 0 and set(features.added(kind)) <= set(done.stdout.split())
-        words = " ".join(done.stdout.split())
-        assert words.count(said(name)) == len(getattr(FEATURES[name], kind))
-
-
-def test_what_it_adds_says_that_it_is_broken(broken: tuple[str, Path]) -> None:
-    name, folder = broken
-    for kind, arguments in (("commands", MAIN), ("stages", STAGE)):
-        for added in getattr(FEATURES[name], kind):
-            done = run(folder, *arguments, added, "something")
+        assert " ".join(done.stdout.split()).count(said(name)) == len(added)
+        for one in added:
+            done = run(folder, *arguments, one, "something")
             assert done.returncode == UsageError.exit_code and said(name) in done.stderr
 
 

@@ -1,16 +1,22 @@
-"""A command that is asked to end ends, also where Python drops the interrupt."""
+"""A command that is asked to end ends, also where Python drops the interrupt. A limit of CPU time ends what takes
+longer, also where the first signal comes while no exception gets through.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from opmatrix.basics import interrupts
-from opmatrix.basics.interrupts import code_of, interruptible
+from opmatrix.basics.interrupts import TooSlow, code_of, cpu_limit, interruptible
+from opmatrix.basics.processes import children
 
 LONG = 60.0  # seconds, in which an interrupt comes at once
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -38,10 +44,17 @@ class Dropping:
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_signal_is_an_interrupt(number: signal.Signals) -> None:
+@pytest.mark.parametrize("is_dropped", [False, True], ids=["", "dropped by Python"])
+def test_a_signal_is_an_interrupt(number: signal.Signals, is_dropped: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    """One that Python drops comes again."""
     with pytest.raises(KeyboardInterrupt) as caught, interruptible():
-        signal.raise_signal(number)
+        if is_dropped:
+            Dropping(number)
+            time.sleep(LONG)
+        else:
+            signal.raise_signal(number)
     assert code_of(caught.value) == 128 + number, "as a shell has it"
+    assert capfd.readouterr().err == ""
 
 
 def test_a_command_under_nohup_outlives_its_terminal() -> None:
@@ -50,15 +63,6 @@ def test_a_command_under_nohup_outlives_its_terminal() -> None:
         signal.raise_signal(signal.SIGHUP)
     with pytest.raises(KeyboardInterrupt), interruptible():
         signal.raise_signal(signal.SIGTERM)
-
-
-@pytest.mark.parametrize("number", NUMBERS)
-def test_an_interrupt_that_python_drops_comes_again(number: signal.Signals, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(KeyboardInterrupt) as caught, interruptible():
-        Dropping(number)
-        time.sleep(LONG)
-    assert code_of(caught.value) == 128 + number
-    assert capfd.readouterr().err == ""
 
 
 def test_one_that_comes_while_python_reports_the_first(
@@ -106,3 +110,56 @@ def test_other_errors_of_callbacks_are_shown() -> None:
     finally:
         sys.unraisablehook = shown
     assert list(map(str, seen)) == ["out of cheese"]
+
+
+def test_child_processes_of_every_thread_are_found() -> None:
+    """The memory of a step includes theirs."""
+    started, end = threading.Event(), threading.Event()
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def work() -> None:
+        processes.append(subprocess.Popen(["sleep", "60"]))
+        started.set()
+        end.wait()  # the child processes of a thread that ends belong to another one
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        assert started.wait()
+        assert processes[0].pid in children(os.getpid())
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+        end.set()
+        thread.join()
+
+
+def spin(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+class Slow:
+    """Its end takes time, and swallows every exception."""
+
+    def __del__(self) -> None:
+        spin(0.05)
+
+
+@pytest.mark.parametrize("first", [list, Slow], ids=["a loop", "a destructor, then a loop"])
+def test_a_loop_is_stopped(first: Callable[[], object]) -> None:
+    began = time.process_time()
+    with pytest.raises(TooSlow), cpu_limit(0.01):
+        first()
+        spin(1000)
+    assert time.process_time() - began < 500
+
+
+def test_what_is_fast_goes_through_and_the_timer_is_off() -> None:
+    before = signal.getsignal(signal.SIGPROF)
+    with cpu_limit(10):
+        spin(0.001)
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGPROF) == before

@@ -24,14 +24,12 @@ from opmatrix.records.verdict import read
 FAULTS = {name: f"my_op-{name}: wrong" for name in ("a", "b", "c")}
 
 
-def test_a_stage_by_hand_does_not_print_the_current_case(capsys: pytest.CaptureFixture[str]) -> None:
-    step_log.now_running("case seed")
-    assert capsys.readouterr().out == ""
-
-
 def test_the_log_has_the_current_case_and_the_terminal_does_not(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """A stage that is run by hand has none; the output of C++ is in the log in order."""
+    step_log.now_running("case seed")
+    assert capfd.readouterr().out == ""
     monkeypatch.setenv(step_log.LOGGED, "1")
     step_log.now_running("model static")
     step_log.now_running("case seed")
@@ -41,80 +39,56 @@ def test_the_log_has_the_current_case_and_the_terminal_does_not(
     assert log == "# at model static\n# at case seed\n# a graph\n#   of two lines\nlast words\n"
     assert step_log.visible_lines(log) == "last words" and step_log.last_running(log) == "case seed"
     assert step_log.last_running("last words\n") == ""
-
-
-def test_output_of_cpp_is_in_the_log_in_order(capfd: pytest.CaptureFixture[str]) -> None:
-    print("before")
     with pytest.raises(ZeroDivisionError), step_log.capture_stdout():
         os.write(1, b"graph(\n")
         raise ZeroDivisionError
     with step_log.capture_stdout():
         pass
     print("after")
-    assert capfd.readouterr().out.splitlines() == ["before", "# graph(", "after"]
-
-
-def test_three_faults_are_shown_completely(capsys: pytest.CaptureFixture[str]) -> None:
-    assert step_log.summarize_faults(FAULTS, subject="my_op", where="here") == "\n".join(FAULTS.values())
-    assert capsys.readouterr().out == ""
+    assert capfd.readouterr().out.splitlines() == ["# graph(", "after"]
 
 
 @pytest.mark.parametrize("logged", [False, True])
-def test_one_line_has_the_number_and_place_of_more_faults(
+def test_three_faults_are_shown_completely_and_one_line_has_the_number_and_place_of_more(
     logged: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if logged:
         monkeypatch.setenv(step_log.LOGGED, "1")
-    message = step_log.summarize_faults(
-        {**FAULTS, "d, e": "my_op-d: wrong. Also e", "f": "my_op-f: wrong"}, subject="my_op", where="here"
-    )
+
+    def lines(faults: dict[str, str]) -> list[str]:
+        return step_log.summarize_faults(faults, subject="my_op", where="here").splitlines()
+
     where = "the log, and here" if logged else "here"
-    assert message.splitlines() == [*FAULTS.values(), f"my_op: 3 more cases are wrong: d, e, f. In full: {where}"]
+    assert lines(FAULTS) == [*FAULTS.values()]
+    assert capsys.readouterr().out == ""
+    more = FAULTS | {"d, e": "my_op-d: wrong. Also e", "f": "my_op-f: wrong"}
+    assert lines(more) == [*FAULTS.values(), f"my_op: 3 more cases are wrong: d, e, f. In full: {where}"]
     assert capsys.readouterr().out == ("# my_op-d: wrong. Also e\n# my_op-f: wrong\n" if logged else "")
-    many = {f"c{n}": "wrong" for n in range(40)}
-    assert (
-        step_log.summarize_faults(many, subject="my_op", where="here")
-        .splitlines()[3]
-        .endswith("c13, c14, .... In full: " + where)
-    )
+    assert lines({f"c{n}": "wrong" for n in range(40)})[3].endswith(f"c13, c14, .... In full: {where}")
 
 
-def crashed(tmp_path: Path, log: str, *, group: str, command: tuple[str, ...]) -> str:
-    """Return the message in the verdict of a step that died."""
-    (tmp_path / "log").write_text(log)
+@pytest.mark.parametrize(
+    ("at", "case"),
+    [("model static\n# at case seed\n# at case nan", " --case nan"), ("a, b in 4 threads at once", "")],
+    ids=["in a case", "outside"],
+)
+def test_a_crash_names_what_ran_and_replays_it(tmp_path: Path, at: str, case: str) -> None:
+    log = tmp_path / "log"
+    log.write_text(f"$ command\n# at {at}\nFatal Python error\n")
     cell = Cell.parse("torch2.13-dynamo-opset18-ort1.31")
     step = Step(
-        group=group,
-        name=f"my_op-custom@{cell}",
-        command=command,
-        operator="my_op",
-        lowering="custom",
-        cell=cell,
-        server="ort",
-        verdict=str(tmp_path / "verdict.json"),
-    )
-    leave_verdict(step, failure_of(step, Ending(status=-11, seconds=0.4, cpu=0.0, stopped=""), tmp_path / "log"))
-    return read(tmp_path / "verdict.json").detail
-
-
-def test_a_crash_names_the_case_and_replays_it(tmp_path: Path) -> None:
-    log = "$ command\n# at model static\n# at case seed\n# at case nan\nFatal Python error\n"
-    message = crashed(tmp_path, log, group="verify", command=("verify", "my_op"))
+        group="verify", name=f"my_op-custom@{cell}", command=("verify", "my_op"), operator="my_op", lowering="custom",
+        cell=cell, server="ort", verdict=str(tmp_path / "verdict.json"),
+    )  # fmt: skip
+    leave_verdict(step, failure_of(step, Ending(status=-11, seconds=0.4, cpu=0.0, stopped=""), log))
+    message = read(tmp_path / "verdict.json").detail
     assert message.splitlines()[:3] == [
-        "died of SIGSEGV after 0.4 s, at case nan",
+        f"died of SIGSEGV after 0.4 s, at {at.rpartition('# at ')[2]}",
         "Fatal Python error",
-        "Replay: python -m opmatrix verify my_op --case nan",
+        f"Replay: python -m opmatrix verify my_op{case}",
     ]
-    assert "gdb --args python -m opmatrix verify my_op --case nan --debug" in message
-    assert read_output(tmp_path / "log") == "Fatal Python error"
-
-
-def test_a_crash_outside_a_case_names_the_action_and_replays_all(tmp_path: Path) -> None:
-    message = crashed(tmp_path, "$ c\n# at a, b in 4 threads at once\n", group="verify", command=("verify", "my_op"))
-    assert message.splitlines()[:2] == [
-        "died of SIGSEGV after 0.4 s, at a, b in 4 threads at once",
-        "Replay: python -m opmatrix verify my_op",
-    ]
+    assert f"gdb --args python -m opmatrix verify my_op{case} --debug" in message
+    assert read_output(log) == "Fatal Python error"
 
 
 REMEDY = "Is the folder writable, and is there space left?"

@@ -16,9 +16,12 @@ COMMAND = "python -m opmatrix verify group_norm --lowering custom --cell torch2.
 
 
 def test_a_long_line_breaks_between_words_and_keeps_its_indentation() -> None:
+    """And what is in backticks."""
     lines = wrapped("  " + "four " * 30, 40).split("\n")
     assert all(len(line) <= 40 and line.startswith("  four") for line in lines)
     assert " ".join(lines).split() == ["four"] * 30
+    lines = wrapped("run it with `doit new --schema 'a b c'` and go on", 30).split("\n")
+    assert "`doit new --schema 'a b c'`" in lines
 
 
 @pytest.mark.parametrize("prefix", ["  Replay: ", "  is wrong. Replay: ", "  Keep it with: ", "./run "])
@@ -44,16 +47,6 @@ def test_quotes_and_values_of_options_are_not_divided() -> None:
     assert given == f"{['-c', *['word'] * 20, '--schema', schema.strip(chr(39))]}\n"
 
 
-def test_a_log_and_a_short_command_are_one_line() -> None:
-    assert wrapped(f"  Log: {'a/' * 60}log", 80).endswith("a/log") and "\\" not in wrapped(f"  Log: {'a/' * 60}log", 80)
-    assert wrapped("  Replay: python -m opmatrix verify a", 80) == "  Replay: python -m opmatrix verify a"
-
-
-def test_backticks_stay_whole() -> None:
-    lines = wrapped("run it with `doit new --schema 'a b c'` and go on", 30).split("\n")
-    assert "`doit new --schema 'a b c'`" in lines
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -62,15 +55,17 @@ def test_backticks_stay_whole() -> None:
         "  $ ninja --quiet -j 1 -C /a/folder/with/a/long/name/build/compile/group_norm and more of it here",
         " group_norm-custom   legacy     9 12 15 17 18 20                              6.9e+00 >999%  x y",
         " " + "─" * 90,
+        "  Replay: python -m opmatrix verify a",
+        "\x1b[31;1m" + "x" * 80 + "\x1b[0m",  # colours have no width
     ],
 )
-def test_what_has_columns_is_left_as_it_is(line: str) -> None:
+def test_what_has_columns_or_is_short_is_left_as_it_is(line: str) -> None:
     assert wrapped(line, 80) == line
 
 
-def test_colours_have_no_width_and_a_pipe_no_limit() -> None:
-    red = "\x1b[31;1m" + "x" * 40 + "\x1b[0m"
-    assert wrapped(red, 40) == red
+def test_a_log_is_one_line_and_a_pipe_has_no_limit() -> None:
+    log = wrapped(f"  Log: {'a/' * 60}log", 80)
+    assert log.endswith("a/log") and "\\" not in log
     assert wrapped("word " * 100, 0) == "word " * 100
 
 
@@ -85,42 +80,31 @@ class Terminal(io.StringIO):
         return True
 
 
-class Clock:
-    """Seconds that a test sets."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-def count(progress: Progress, clock: Clock, seconds: int) -> None:
+def counted(seconds: int, stream: io.StringIO | None = None) -> Progress:
     """Show ten parts of `seconds` a second."""
+    now = [100.0]
+    progress = Progress(stream=stream, clock=lambda: now[0])
     for tenth in range(seconds * 10):
-        clock.now = 100 + tenth / 10
+        now[0] = 100 + tenth / 10
         progress.show(f"{tenth} of {seconds * 10} parts", tenth, seconds * 10)
+    return progress
 
 
-def test_a_line_every_ten_seconds_elsewhere(clock: Clock) -> None:
-    written = io.StringIO()
-    count(Progress(stream=written, clock=clock), clock, 30)
+def test_a_line_every_ten_seconds_outside_a_terminal_and_in_a_dumb_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted(30, written := io.StringIO())
     assert written.getvalue().splitlines() == [
         "  0:10: 100 of 300 parts, about 0:20 left",
         "  0:20: 200 of 300 parts, about 0:10 left",
     ]
+    monkeypatch.setenv("TERM", "dumb")
+    counted(12, written := Terminal())
+    assert written.getvalue() == "  0:10: 100 of 120 parts, about 0:02 left\n"
 
 
-def test_one_line_in_a_terminal(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_line_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("TERM", "xterm")
-    written = Terminal()
-    progress = Progress(stream=written, clock=clock)
-    count(progress, clock, 3)
+    progress = counted(3, written := Terminal())
     lines = written.getvalue().split("\r\x1b[K")
     assert lines[:2] == ["", "  0:01  10 of 30 parts, about 0:02 left"[:39]]
     assert 9 <= len(lines) <= 12 and "\n" not in written.getvalue()
@@ -129,31 +113,19 @@ def test_one_line_in_a_terminal(clock: Clock, monkeypatch: pytest.MonkeyPatch) -
     assert written.getvalue().endswith(" left\r\x1b[K"), "once"
 
 
-def test_no_line_is_rewritten_in_a_dumb_terminal(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "dumb")
-    written = Terminal()
-    count(Progress(stream=written, clock=clock), clock, 12)
-    assert written.getvalue() == "  0:10: 100 of 120 parts, about 0:02 left\n"
-
-
-def test_marks_in_the_log_of_a_step(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_marks_in_the_log_of_a_step_and_nothing_of_short_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.delenv(LOGGED, raising=False)
+    counted(1)
     monkeypatch.setenv(LOGGED, "1")
-    count(Progress(clock=clock), clock, 3)
+    counted(1)
+    assert capsys.readouterr() == ("", "")
+    counted(3)
     assert capsys.readouterr().out.splitlines() == [
         "# now 10 of 30 parts, about 0:02 left",
         "# now 20 of 30 parts, about 0:01 left",
     ]
-
-
-@pytest.mark.parametrize("logged", ["1", ""])
-def test_short_work_shows_nothing(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], logged: str
-) -> None:
-    monkeypatch.setenv(LOGGED, logged) if logged else monkeypatch.delenv(LOGGED, raising=False)
-    count(Progress(clock=clock), clock, 1)
-    assert capsys.readouterr() == ("", "")
 
 
 def test_times() -> None:

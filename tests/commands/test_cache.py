@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -25,29 +24,21 @@ from opmatrix.shared_cache.store import FolderStore
 from tests.support.small_servers import cache_server
 
 
-@dataclass(frozen=True, kw_only=True)
-class Done:
-    stdout: str
-    stderr: str
-    returncode: int
-
-
-Run = Callable[..., Done]
-
-
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run `opmatrix cache` in a folder, with a value of OPMATRIX_CACHE."""
 
-    def run(folder: Path, *arguments: str, variable: str = "") -> Done:
+    def run(folder: Path, *arguments: str, variable: str = "") -> tuple[str, str, int]:
         monkeypatch.chdir(folder)
         monkeypatch.setenv("OPMATRIX_CACHE", variable)
         monkeypatch.setattr(sys, "argv", ["opmatrix", "cache", *arguments])
         code = main()
-        captured = capsys.readouterr()
-        return Done(stdout=captured.out, stderr=captured.err, returncode=code)
+        return *capsys.readouterr(), code
 
     return run
+
+
+Run = Callable[..., tuple[str, str, int]]  # output, errors, exit code
 
 
 @pytest.fixture
@@ -63,12 +54,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_outside_a_project_the_url_is_an_argument(folder: Path, cache: Run) -> None:
-    shown = cache(folder.parent, folder.as_uri())
-    assert shown.stdout == f"url      {folder.as_uri()}\nmode     read\nstore    3 entries, 3 blobs, 3.0 MB\n"
-    collected = cache(folder.parent, "--gc", "--size", "3MB", folder.as_uri())
-    assert collected.stdout == "removed 1 entry, 1 blob, 1.0 MB; 2.0 MB are left\n"
-    assert (collected.stderr, collected.returncode) == ("", 0)
-    assert len([*(folder / "cas").iterdir()]) == 2
+    """Without a limit, --gc removes leftovers."""
+    url = folder.as_uri()
+    (folder / "ac" / f"{1:064x}").unlink()
+    unlimited = "no limit is set: add --size 10GB, or size = '10 GB' to [tool.opmatrix.cache]\n"
+    for arguments, printed in (
+        ([], f"url      {url}\nmode     read\nstore    2 entries, 3 blobs, 3.0 MB\n"),
+        (["--gc"], f"removed 1 blob, 1.0 MB; 2.0 MB are left; {unlimited}"),
+        (["--gc"], f"removed nothing, 0.0 MB; 2.0 MB are left; {unlimited}"),
+        (["--gc", "--size", "2MB"], "removed 1 entry, 1 blob, 1.0 MB; 1.0 MB are left\n"),
+    ):
+        assert cache(folder.parent, *arguments, url) == (printed, "", 0)
+    assert len([*(folder / "cas").iterdir()]) == 1
 
 
 def test_in_a_project_the_settings_name_it(folder: Path, cache: Run) -> None:
@@ -77,42 +74,27 @@ def test_in_a_project_the_settings_name_it(folder: Path, cache: Run) -> None:
     (project / "dodo.py").write_text("")
     table = f'[tool.opmatrix.cache]\nurl = "{folder.as_uri()}"\nmode = "write"\nprove = "local"\nsize = "1 MB"\n'
     (project / "pyproject.toml").write_text(f'[tool.doit]\nloader = "opmatrix"\n{table}')
-    assert cache(project).stdout == (
+    assert cache(project)[0] == (
         f"url      {folder.as_uri()}\nmode     write\nprove    local: verdicts are computed here\n"
         "store    3 entries, 3 blobs, 3.0 MB of at most 1 MB\n"
     )
-    assert cache(project, "--gc").stdout == "removed 3 entries, 3 blobs, 3.0 MB; 0.0 MB are left\n"
-
-
-def test_without_a_limit_leftovers_go(folder: Path, cache: Run) -> None:
-    (folder / "ac" / f"{1:064x}").unlink()
-    assert cache(folder, "--gc", folder.as_uri()).stdout == (
-        "removed 1 blob, 1.0 MB; 2.0 MB are left; no limit is set: add --size 10GB, or size = '10 GB' to "
-        "[tool.opmatrix.cache]\n"
-    )
-    assert cache(folder, "--gc", folder.as_uri()).stdout.startswith(
-        "removed nothing, 0.0 MB; 2.0 MB are left; no limit"
-    )
+    assert cache(project, "--gc")[0] == "removed 3 entries, 3 blobs, 3.0 MB; 0.0 MB are left\n"
 
 
 def test_a_server_is_asked(tmp_path: Path, cache: Run) -> None:
     with cache_server() as server:
-        shown = cache(tmp_path, variable=server.url.replace("//", "//me:secret@"))
-        assert shown.stdout.startswith(f"url      {server.url}\nmode     read\nstore    answers within ")
-        assert shown.stdout.endswith(" ms; how much is there, only the server knows\n")
+        shown, *_ = cache(tmp_path, variable=server.url.replace("//", "//me:secret@"))
+        assert shown.startswith(f"url      {server.url}\nmode     read\nstore    answers within ")
+        assert shown.endswith(" ms; how much is there, only the server knows\n")
         url = server.url
-    gone = cache(tmp_path, variable=url)
-    assert (gone.stdout, gone.stderr, gone.returncode) == ("", f"{url}: Connection refused\n", 1)
+    assert cache(tmp_path, variable=url) == ("", f"{url}: Connection refused\n", 1)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--gc"], "no shared cache is set, or it is off: see OPMATRIX_CACHE and"),
-        (
-            ["--gc", "https://me:secret@host/x"],
-            "https://host/x is no folder: its server decides what to remove",
-        ),
+        (["--gc", "https://me:secret@host/x"], "https://host/x is no folder: its server decides what to remove"),
         (["--gc", "file:///none/of/this"], "there is no folder '/none/of/this'"),
         (
             ["--gc", "--size", "10", "file:///tmp"],
@@ -126,16 +108,13 @@ def test_a_server_is_asked(tmp_path: Path, cache: Run) -> None:
     ids=lambda p: " ".join(p) if isinstance(p, list) else "",
 )
 def test_what_it_cannot_do_is_an_error(tmp_path: Path, arguments: list[str], message: str, cache: Run) -> None:
-    done = cache(tmp_path, *arguments)
-    assert message in done.stderr
-    assert "secret" not in done.stderr
-    assert (done.stdout, done.returncode) == ("", 2)
+    printed, errors, code = cache(tmp_path, *arguments)
+    assert message in errors and "secret" not in errors and (printed, code) == ("", 2)
 
 
 def test_without_a_cache_it_says_how_to_set_one(tmp_path: Path, cache: Run) -> None:
     done = cache(tmp_path)
-    assert done.stdout.startswith("no shared cache is set, or it is off: see OPMATRIX_CACHE and")
-    assert done.returncode == 0
+    assert done[0].startswith("no shared cache is set, or it is off: see OPMATRIX_CACHE and") and done[2] == 0
     assert cache(tmp_path, variable="off") == done
 
 
@@ -150,44 +129,28 @@ def findings(folder: Path, table: str, **environ: str) -> list[tuple[str, str, s
     return [(one.mark, one.text, one.remedy) for one in found]
 
 
-@pytest.fixture
-def ci(tmp_path: Path) -> tuple[Path, str]:
-    """A key, and its line."""
-    key = tmp_path / "ci"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", str(key)], check=True)
-    return key, f"ci@example.org {key.with_suffix('.pub').read_text().strip()}"
-
-
-def test_a_project_without_a_cache_has_no_finding(tmp_path: Path) -> None:
-    assert findings(tmp_path, "") == []
-
-
-def test_a_cache_without_signers(tmp_path: Path) -> None:
+def test_a_cache_without_signers_and_a_project_without_a_cache(tmp_path: Path) -> None:
     url = tmp_path.as_uri()
     assert findings(tmp_path, f"url = '{url}'\nprove = 'local'\n") == [
         ("ok", f"{url} answers; mode read; verdicts are computed here", ""),
         ("note", "no signers are named, so entries are accepted from everyone who can write to the cache", ""),
     ]
     assert not (tmp_path / "cas").exists()
+    assert findings(tmp_path, "") == []
 
 
 @needs_ssh_keygen
-def test_signers_and_key(tmp_path: Path, ci: tuple[Path, str]) -> None:
-    key, line = ci
-    table = f"url = '{tmp_path.as_uri()}'\nmode = 'write'\nsigners = ['{line}']\n"
+def test_signers_and_a_key_that_can_sign_or_not(tmp_path: Path) -> None:
+    key, url = tmp_path / "ci", f"url = '{tmp_path.as_uri()}'\n"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", str(key)], check=True)
+    table = f"{url}mode = 'write'\nsigners = ['ci@example.org {key.with_suffix('.pub').read_text().strip()}']\n"
     assert findings(tmp_path, table, OPMATRIX_CACHE_KEY=str(key))[1:] == [
         ("ok", "only entries of 1 signer are taken: ci@example.org", ""),
         ("ok", f"OPMATRIX_CACHE_KEY signs as ci@example.org: {key}", ""),
     ]
-    (_, no_signer) = findings(tmp_path, f"url = '{tmp_path.as_uri()}'\n", OPMATRIX_CACHE_KEY=str(key))
+    (_, no_signer) = findings(tmp_path, url, OPMATRIX_CACHE_KEY=str(key))
     assert no_signer == ("ok", f"OPMATRIX_CACHE_KEY signs: {key}", "")
-
-
-@needs_ssh_keygen
-def test_a_key_that_cannot_sign(tmp_path: Path, ci: tuple[Path, str]) -> None:
-    key, line = ci
     key.chmod(0o644)
-    table = f"url = '{tmp_path.as_uri()}'\nsigners = ['{line}']\n"
     ((mark, text, remedy),) = findings(tmp_path, table, OPMATRIX_CACHE_KEY=str(key))[2:]
     assert mark == "wrong" and text.startswith("OPMATRIX_CACHE_KEY: other users can read the private key")
     assert remedy == f"Run: chmod 600 {key}"
@@ -218,13 +181,11 @@ def test_wrong_settings(tmp_path: Path) -> None:
 
 
 def test_a_cache_that_is_off(tmp_path: Path) -> None:
-    table = f"url = '{tmp_path.as_uri()}'\n"
-    assert findings(tmp_path, table, OPMATRIX_CACHE="off")[0][:2] == (
-        "note",
-        "the shared cache is off: OPMATRIX_CACHE=off",
-    )
-    assert findings(tmp_path, f"{table}mode = 'off'\n")[0][:2] == ("note", "the shared cache is off: its mode is 'off'")
-    assert findings(tmp_path, "mode = 'read'\n")[0][:2] == (
-        "note",
-        "the shared cache is off: no url in pyproject.toml, and OPMATRIX_CACHE is not set",
-    )
+    url, mode = f"url = '{tmp_path.as_uri()}'\n", "mode = 'off'\n"
+    unset = "no url in pyproject.toml, and OPMATRIX_CACHE is not set"
+    for table, environ, why in (
+        (url, {"OPMATRIX_CACHE": "off"}, "OPMATRIX_CACHE=off"),
+        (url + mode, {}, "its mode is 'off'"),
+        ("mode = 'read'\n", {}, unset),
+    ):
+        assert findings(tmp_path, table, **environ)[0][:2] == ("note", f"the shared cache is off: {why}")

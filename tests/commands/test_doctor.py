@@ -57,21 +57,13 @@ def program(path: Path, script: str) -> Path:
     return path
 
 
-def run_doctor(cwd: Path, *, python: str = sys.executable, **environ: str) -> subprocess.CompletedProcess[str]:
-    command = [python, "-m", "opmatrix", "doctor"]
-    return subprocess.run(command, cwd=cwd, env=os.environ | environ, capture_output=True, text=True)
-
-
 # The system and Python.
 
 
-def test_an_old_glibc(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_glibc_or_a_python_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.17"))
     (found,) = found_by("system")
     assert found.mark == "wrong" and "needs glibc 2.28 or newer, and this system has glibc 2.17" in found.text
-
-
-def test_a_python_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 10, 9, "final", 0))
     assert "allowed: CPython 3.11 or newer -> Install one" in texts(doctor.python(), "wrong")
     monkeypatch.setattr(sys, "version_info", (3, 15, 0, "final", 0))
@@ -81,37 +73,45 @@ def test_a_python_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
 # The compiler, ninja and headers.
 
 
-def test_no_compiler(tmp_path: Path) -> None:
-    (found,) = found_by("compiler", {"PATH": str(tmp_path)})
-    assert found.text == f"no C++ compiler (g++ or clang++) on PATH {str(tmp_path)!r}"
-    assert found.remedy == "Install one (Debian: apt install g++), or set CXX to its path."
+ANOTHER = "Set CXX to a C++ compiler, or unset it to have g++ or clang++ found."
 
 
 @pytest.mark.parametrize(
-    ("setting", "message"),
+    ("check", "environ", "text", "remedy"),
     [
-        ("/nonesuch/g++", "CXX is '/nonesuch/g++', and '/nonesuch/g++' is not a program"),
-        ("g++ '", 'CXX is "g++ \'", which is not a command: No closing quotation'),
+        ("compiler", {"PATH": "/"}, "no C++ compiler (g++ or clang++) on PATH '/'",
+         "Install one (Debian: apt install g++), or set CXX to its path."),
+        ("compiler", {"PATH": "/", "CXX": "/nonesuch/g++"},
+         "CXX is '/nonesuch/g++', and '/nonesuch/g++' is not a program on PATH '/'", ANOTHER),
+        ("compiler", {"CXX": "g++ '"}, 'CXX is "g++ \'", which is not a command: No closing quotation', ANOTHER),
+        ("ninja", {"PATH": "", "NINJA": "/nonesuch/ninja"}, "NINJA is '/nonesuch/ninja', which is not a program",
+         "Set it to ninja's path, or unset it."),
+        ("headers", {"OPMATRIX_ORT_INCLUDE": "/"},
+         "OPMATRIX_ORT_INCLUDE is '/', which contains no usable onnxruntime_c_api.h", "Set it to the folder that does"),
     ],
-)
-def test_a_setting_that_is_no_compiler(setting: str, message: str) -> None:
-    (found,) = found_by("compiler", {"PATH": os.environ["PATH"], "CXX": setting})
-    assert found.mark == "wrong" and message in found.text
+)  # fmt: skip
+def test_a_tool_that_is_missing(check: str, environ: dict[str, str], text: str, remedy: str) -> None:
+    (found,) = found_by(check, {"PATH": os.environ["PATH"], **environ})
+    assert (found.mark, found.text) == ("wrong", text) and found.remedy.startswith(remedy)
+
+
+def test_a_ninja_that_does_not_run_and_headers_that_are_there(tmp_path: Path) -> None:
+    broken = program(tmp_path / "ninja", "echo 'Illegal instruction'; exit 132")
+    (found,) = found_by("ninja", {"PATH": "", "NINJA": str(broken)})
+    assert (found.mark, found.text) == ("wrong", f"{broken} does not run: Illegal instruction")
+    (found,) = found_by("headers", {})
+    assert (found.mark, found.text) == ("ok", f"ONNX Runtime {ort_headers.VERSION}, {ort_headers.INCLUDED}")
 
 
 @pytest.mark.compile
-def test_a_compiler_without_the_standard_library() -> None:
-    found = texts(found_by("compiler", {**os.environ, "CXX": "g++ -nostdinc++"}), "wrong")
-    assert "does not compile a small C++20 library: program.cc:1:10: fatal error: cstdint: No such file" in found
-    assert "-> Install a newer GCC or Clang with its standard library (Debian: apt install g++)" in found
-
-
-@pytest.mark.compile
-def test_a_compiler_and_the_variables_that_it_reads() -> None:
+def test_a_compiler_the_variables_that_it_reads_and_one_without_the_standard_library() -> None:
     found = found_by("compiler", {**os.environ, "CPATH": "/opt/include"})
     assert texts(found, "wrong") == ""
     assert re.search(r"compiler: .*\+\+ .* compiles and links C\+\+20", texts(found, "ok"))
     assert "reads CPATH=/opt/include" in texts(found, "note")
+    without = texts(found_by("compiler", {**os.environ, "CXX": "g++ -nostdinc++"}), "wrong")
+    assert "does not compile a small C++20 library: program.cc:1:10: fatal error: cstdint: No such file" in without
+    assert "-> Install a newer GCC or Clang with its standard library (Debian: apt install g++)" in without
 
 
 def test_an_old_compiler_without_sanitizers(tmp_path: Path) -> None:
@@ -129,32 +129,18 @@ def test_an_old_compiler_without_sanitizers(tmp_path: Path) -> None:
     )
 
 
-def test_a_ninja_that_is_missing_or_does_not_run(tmp_path: Path) -> None:
-    (found,) = found_by("ninja", {"PATH": "", "NINJA": str(tmp_path / "ninja")})
-    assert "which is not a program" in found.text and found.remedy == "Set it to ninja's path, or unset it."
-    broken = program(tmp_path / "ninja", "echo 'Illegal instruction'; exit 132")
-    (found,) = found_by("ninja", {"PATH": "", "NINJA": str(broken)})
-    assert (found.mark, found.text) == ("wrong", f"{broken} does not run: Illegal instruction")
-
-
-def test_headers_that_are_there_or_not(tmp_path: Path) -> None:
-    (found,) = found_by("headers", {})
-    assert (found.mark, found.text) == ("ok", f"ONNX Runtime {ort_headers.VERSION}, {ort_headers.INCLUDED}")
-    (found,) = found_by("headers", {"OPMATRIX_ORT_INCLUDE": str(tmp_path)})
-    assert found.mark == "wrong" and "contains no usable onnxruntime_c_api.h" in found.text
-    assert "Set it to the folder that does" in found.remedy
-
-
 # The disk.
 
 
-def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_and_one_of_which_no_library_can_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=30_000_000))
     assert texts(doctor.disk({"build": tmp_path / "build"}), "wrong") == (
         f"disk: the disk of build is full: '{tmp_path}' has 0.0 GB free -> Remove files, or move the project"
     )
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=500_000_000))
     assert "the disk of build is nearly full" in texts(doctor.disk({"build": tmp_path}), "note")
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    assert "is mounted with noexec" in texts(doctor.disk({"build": tmp_path, "cache": tmp_path}), "wrong")
 
 
 def test_a_disk_that_cannot_be_written(project: Paths) -> None:
@@ -166,59 +152,39 @@ def test_a_disk_that_cannot_be_written(project: Paths) -> None:
     assert "-> Is the folder writable, and is there space left?" in done.stdout
 
 
-def test_a_disk_of_which_no_library_can_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = os.statvfs(tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=real.f_bavail * real.f_frsize))
-    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
-    assert "is mounted with noexec" in texts(doctor.disk({"build": tmp_path, "cache": tmp_path}), "wrong")
-
-
 # The packages.
 
 
-def test_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def with_versions(monkeypatch: pytest.MonkeyPatch, **planted: str | None) -> list[Finding]:
+    """Return what is found about packages of other versions; one of version None is not installed."""
     real = metadata.version
 
-    def without(name: str) -> str:
-        if name == "torch":
+    def other(name: str) -> str:
+        found = planted.get(name.replace("-", "_"), "")
+        if found is None:
             raise metadata.PackageNotFoundError(name)
-        return "1.20.0" if name == "onnxruntime-gpu" else real(name)
+        return found or real(name)
 
-    monkeypatch.setattr(metadata, "version", without)
-    found = texts(doctor.packages("INSTALL"), "wrong")
-    assert found == f"packages: not installed for {sys.executable}: torch -> INSTALL"
+    monkeypatch.setattr(metadata, "version", other)
+    return [*doctor.packages("INSTALL")]
+
+
+def test_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = with_versions(monkeypatch, torch=None, onnxruntime_gpu="1.20.0")
+    assert texts(found, "wrong") == f"packages: not installed for {sys.executable}: torch -> INSTALL"
 
 
 def test_versions_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = metadata.version
-    planted = {"onnx": "1.14.1", "doit": "0.38.0", "onnxruntime": "1.15.1", "tox": None, "onnxruntime-gpu": "1"}
-
-    def other(name: str) -> str:
-        if planted.get(name, "") is None:
-            raise metadata.PackageNotFoundError(name)
-        return planted.get(name) or real(name)
-
-    monkeypatch.setattr(metadata, "version", other)
-    found = [*doctor.packages("INSTALL")]
+    found = with_versions(
+        monkeypatch, onnx="1.14.1", doit="0.38.0", onnxruntime="1.15.1", tox=None, onnxruntime_gpu="1"
+    )
     problems = texts(found, "wrong")
     assert "onnx 1.14.1 is too old: opmatrix needs >=1.19 -> pip install 'onnx>=1.19'" in problems
     assert re.search(r"doit 0\.38\.0 is too new: opmatrix needs .*<0\.38", problems)
     assert "onnxruntime 1.15.1 is too old: opmatrix needs >=1.21 -> pip install 'onnxruntime>=1.21'" in problems
     assert "without tox, needed only for: choose cells with tox" in texts(found, "note")
-
-
-@pytest.mark.parametrize(
-    ("version", "limits", "fits"),
-    [
-        ("2.13.0+cpu", ">=2.9", True),
-        ("2.8.1", ">=2.9", False),
-        ("0.37", "<0.38,>=0.37", True),
-        ("0.38.0", "<0.38,>=0.37", False),
-        ("1.21.0rc1", ">=1.21", True),
-    ],
-)
-def test_limits_of_versions(version: str, limits: str, fits: bool) -> None:
-    assert (doctor.too_old_or_new(version, limits) == "") == fits
+    for version, limits in (("2.13.0+cpu", ">=2.9"), ("0.37", "<0.38,>=0.37"), ("1.21.0rc1", ">=1.21")):
+        assert doctor.too_old_or_new(version, limits) == ""
 
 
 def test_an_installation_of_torch_that_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,41 +194,6 @@ def test_an_installation_of_torch_that_was_interrupted(tmp_path: Path, monkeypat
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     found = texts(doctor.packages("INSTALL"), "wrong")
     assert f"lacks lib/libtorch_cpu.so in {tmp_path}/torch -> pip install --force-reinstall" in found
-
-
-def test_a_python_without_any_package(project: Paths, tmp_path: Path) -> None:
-    """python -m opmatrix doctor needs neither doit nor rich."""
-    python = tmp_path / "python"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", python], check=True)
-    done = run_doctor(project.root, python=str(python / "bin/python"), PYTHONPATH=str(ROOT / "pipeline"))
-    assert (done.returncode, done.stderr) == (1, "")
-    assert "✗ opmatrix    it is not installed for" in done.stdout
-    assert re.search(r"✗ packages    not installed for .*: torch, onnx, .*\n +-> pip install torch", done.stdout)
-    assert done.stdout.splitlines()[-1].startswith("2 problems: opmatrix, packages")
-
-
-# The project.
-
-
-def test_a_project_whose_settings_cannot_be_read(project: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = project.root / "pyproject.toml"
-    settings.write_text(settings.read_text().replace("dynamo = [18, 20, 23]", "dynamo = [99]"))
-    assert "pyproject.toml: [tool.opmatrix.opsets]: dynamo: " in texts(doctor_project.project(project), "wrong")
-    settings.write_text("broken = = 1\n")
-    assert "project: pyproject.toml: Invalid value" in texts(doctor_project.project(project), "wrong")
-
-
-@pytest.mark.compile
-def test_opmatrix_doctor_where_doit_cannot_read_the_project(
-    project: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (project.root / "pyproject.toml").write_text("broken = = 1\n")
-    monkeypatch.setattr(sys, "argv", ["opmatrix", "doctor"])
-    assert main() == 1
-    assert "✗ project     pyproject.toml: Invalid value" in capsys.readouterr().out
-    monkeypatch.setattr(sys, "argv", ["opmatrix", "list"])
-    assert main() == 2
-    assert capsys.readouterr().err == "pyproject.toml: Invalid value (at line 1, column 10)\n"
 
 
 def test_a_check_that_fails_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -277,20 +208,48 @@ def test_a_check_that_fails_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert "none in this folder. Make one: opmatrix new --project DIR" in texts(found, "note")
 
 
+def test_a_python_without_any_package(project: Paths, tmp_path: Path) -> None:
+    """python -m opmatrix doctor needs neither doit nor rich."""
+    python = tmp_path / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", python], check=True)
+    command = [str(python / "bin/python"), "-m", "opmatrix", "doctor"]
+    environ = os.environ | {"PYTHONPATH": str(ROOT / "pipeline")}
+    done = subprocess.run(command, cwd=project.root, env=environ, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "✗ opmatrix    it is not installed for" in done.stdout
+    assert re.search(r"✗ packages    not installed for .*: torch, onnx, .*\n +-> pip install torch", done.stdout)
+    assert done.stdout.splitlines()[-1].startswith("2 problems: opmatrix, packages")
+
+
+# The project.
+
+
+@pytest.mark.compile
+def test_a_project_whose_settings_cannot_be_read(
+    project: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = project.root / "pyproject.toml"
+    settings.write_text(settings.read_text().replace("dynamo = [18, 20, 23]", "dynamo = [99]"))
+    assert "pyproject.toml: [tool.opmatrix.opsets]: dynamo: " in texts(doctor_project.project(project), "wrong")
+    settings.write_text("broken = = 1\n")
+    monkeypatch.setattr(sys, "argv", ["opmatrix", "doctor"])
+    assert main() == 1
+    assert "✗ project     pyproject.toml: Invalid value" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["opmatrix", "list"])
+    assert main() == 2
+    assert capsys.readouterr().err == "pyproject.toml: Invalid value (at line 1, column 10)\n"
+
+
 # Locks and the state.
 
 
-def test_a_free_lock_and_one_that_a_run_holds(project: Paths) -> None:
+def test_a_free_lock_and_one_that_a_run_or_processes_of_a_killed_run_hold(project: Paths) -> None:
     assert texts(doctor_project.lock(project), "ok") == "lock: build/lock is free -> "
     with hold(project.lock):
         found = texts(doctor_project.lock(project), "note")
         assert f"another run is at work in {project.build}: process {os.getpid()} (" in found
         assert f"stop it with: kill {os.getpid()}" in found
     assert "build/lock is free; the file itself locks nothing" in texts(doctor_project.lock(project), "ok")
-
-
-def test_a_lock_that_processes_of_a_killed_run_still_hold(project: Paths) -> None:
-    project.build.mkdir()
     run = """
 import fcntl, os, subprocess, time
 file = open("build/lock", "w")
@@ -320,9 +279,8 @@ def test_a_damaged_state(project: Paths) -> None:
     assert [*doctor_project.state(project)] == []
     project.build.mkdir()
     project.state.write_bytes(b"no database" * 1000)
-    assert "build/state.db is damaged (file is not a database); the next run moves it aside" in texts(
-        doctor_project.state(project), "note"
-    )
+    found = texts(doctor_project.state(project), "note")
+    assert "build/state.db is damaged (file is not a database); the next run moves it aside" in found
     project.state.unlink()
     with sqlite3.connect(project.state) as database:
         database.execute("create table step (name text primary key, key text, detail text)")
@@ -333,43 +291,31 @@ def test_a_damaged_state(project: Paths) -> None:
 # Environments.
 
 
-@pytest.fixture
-def ort118(project: Paths) -> Path:
-    """A complete environment."""
-    python = project.python("ort1.18")
+def test_environments_of_the_matrix(project: Paths) -> None:
+    """One that is complete, of other pins, without its Python, half made, being made, and of no row."""
+    python, stamp = project.python("ort1.18"), project.stamp("ort1.18")
     python.parent.mkdir(parents=True)
     python.symlink_to(sys.executable)
-    venv = VenvPaths(root=project.root, name=str(project.environment("ort1.18").relative_to(project.root)))
-    bootstrap.write_stamp(venv, {pins.name: pins.read_bytes() for pins in project.pins("ort1.18")})
-    return project.environment("ort1.18")
-
-
-def test_a_complete_environment(project: Paths, ort118: Path) -> None:
-    assert texts(doctor_project.environments(project), "ok").startswith("matrix: complete: ort1.18; others are made")
-
-
-def test_an_environment_of_which_half_was_made(project: Paths, ort118: Path) -> None:
-    shutil.rmtree(project.stamp("ort1.18"))
-    found = texts(doctor_project.environments(project), "note")
-    assert ".venv-matrix/ort1.18 is incomplete, as of an installation that was interrupted" in found
-    assert "python -m opmatrix environment ort1.18" in found
     venv = VenvPaths(root=project.root, name=".venv-matrix/ort1.18")
+    bootstrap.write_stamp(venv, {pins.name: pins.read_bytes() for pins in project.pins("ort1.18")})
+
+    def found(mark: str = "note") -> str:
+        return texts(doctor_project.environments(project), mark)
+
+    assert found("ok").startswith("matrix: complete: ort1.18; others are made")
+    (stamp / "ort1.18.txt").write_text("onnxruntime==1.18.0\n")
+    assert "has other versions than ort1.18.txt pins now" in found()
+    python.unlink()
+    python.symlink_to("/nonesuch/python3")
+    assert "has no Python any more (/nonesuch/python3 is gone)" in found()
+    shutil.rmtree(stamp)
+    assert ".venv-matrix/ort1.18 is incomplete, as of an installation that was interrupted" in found()
+    assert "python -m opmatrix environment ort1.18" in found()
     with bootstrap.only_one(venv.lock):
-        assert f"ort1.18 is being made by process {os.getpid()} (" in texts(
-            doctor_project.environments(project), "note"
-        )
-
-
-def test_an_environment_of_other_pins_without_python_and_of_no_row(project: Paths, ort118: Path) -> None:
-    (project.stamp("ort1.18") / "ort1.18.txt").write_text("onnxruntime==1.18.0\n")
-    assert "has other versions than ort1.18.txt pins now" in texts(doctor_project.environments(project), "note")
-    project.python("ort1.18").unlink()
-    project.python("ort1.18").symlink_to("/nonesuch/python3")
-    assert "has no Python any more (/nonesuch/python3 is gone)" in texts(doctor_project.environments(project), "note")
-    ort118.rename(ort118.with_name("ort 1.2"))
-    assert ".venv-matrix/ort 1.2 is of no version in the matrix. Remove it: rm -r '.venv-matrix/ort 1.2'" in texts(
-        doctor_project.environments(project), "note"
-    )
+        assert f"ort1.18 is being made by process {os.getpid()} (" in found()
+    folder = project.environment("ort1.18")
+    folder.rename(folder.with_name("ort 1.2"))
+    assert ".venv-matrix/ort 1.2 is of no version in the matrix. Remove it: rm -r '.venv-matrix/ort 1.2'" in found()
 
 
 def test_the_environment_of_a_checkout(tmp_path: Path) -> None:
@@ -379,9 +325,8 @@ def test_the_environment_of_a_checkout(tmp_path: Path) -> None:
     venv = VenvPaths(root=tmp_path)
 
     def found() -> str:
-        return texts(doctor_project.main_environment(tmp_path, {}), "note") or texts(
-            doctor_project.main_environment(tmp_path, {}), "ok"
-        )
+        found = [*doctor_project.main_environment(tmp_path, {})]
+        return texts(found, "note") or texts(found, "ok")
 
     assert "is not made yet" in found()
     venv.python.parent.mkdir(parents=True)
@@ -395,11 +340,15 @@ def test_the_environment_of_a_checkout(tmp_path: Path) -> None:
         assert "is being made by process" in found()
 
 
-def test_sizes_are_counted_for_a_limited_time(project: Paths) -> None:
+def test_sizes_are_counted_for_a_limited_time_and_arguments_are_refused(
+    project: Paths, capsys: pytest.CaptureFixture[str]
+) -> None:
     project.build.mkdir()
     (project.build / "file").write_bytes(bytes(2_000_000))
     assert "build 2 MB" in texts(doctor_project.sizes(project, project.root / "none"), "ok")
     assert doctor_project.size_of(project.build, until=0) == "more than 0 MB"
+    assert doctor.main(["torch"]) == 2
+    assert capsys.readouterr().err == "doctor takes no arguments, found 'torch'\n"
 
 
 # The command.
@@ -419,11 +368,6 @@ sys.exit(str(heavy) if heavy else code)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1].startswith("OK: everything that doit needs is here")
     assert not project.build.exists(), "doctor changes nothing"
-
-
-def test_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert doctor.main(["torch"]) == 2
-    assert capsys.readouterr().err == "doctor takes no arguments, found 'torch'\n"
 
 
 @pytest.mark.incremental

@@ -30,14 +30,9 @@ def project(tmp_path: Path) -> Project:
 
 def written(project: Project) -> list[str]:
     """Return the files of the project that were not there before."""
-    found = [
-        p.relative_to(project.root) for p in project.root.rglob("*") if p.is_file() and "__pycache__" not in p.parts
-    ]
-    return sorted(
-        str(p)
-        for p in found
-        if p.parts[0] not in ("dodo.py", "pyproject.toml") and p.parts[1] not in ("include", "binding")
-    )
+    found = [path.relative_to(project.root) for path in project.root.rglob("*") if path.is_file()]
+    old = {"dodo.py", "pyproject.toml", "include", "binding", "__pycache__"}
+    return sorted(str(path) for path in found if old.isdisjoint(path.parts))
 
 
 FILES = [
@@ -47,25 +42,25 @@ FILES = [
 
 
 def new(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*DOIT, *arguments], cwd=project.root, capture_output=True, text=True, stdin=subprocess.DEVNULL
-    )
+    command = [*DOIT, *arguments]
+    return subprocess.run(command, cwd=project.root, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 
-def test_new_files_and_next_steps_are_printed(project: Project) -> None:
+def test_new_files_and_next_steps_are_printed_and_nothing_is_overwritten(project: Project) -> None:
     done = new(project, "--schema", SCHEMA, "--domain", "my.domain")
     assert done.returncode == 0, done.stderr
     assert written(project) == FILES
     for path in FILES:
-        number = (project.root / path).read_text().split("\n").index(
-            next(line for line in (project.root / path).read_text().split("\n") if "TODO" in line)
-        ) + 1  # fmt: skip
-        assert any(
-            line.startswith(f"wrote {path} ") and line.endswith(f"(first: line {number})")
-            for line in done.stdout.split("\n")
-        )
+        number = 1 + ["TODO" in line for line in (project.root / path).read_text().split("\n")].index(True)
+        assert re.search(rf"^wrote {path} .*\(first: line {number}\)$", done.stdout, re.MULTILINE)
     assert "scale_shift: passes all gates as a placeholder: y is a copy of x; other inputs are ignored." in done.stdout
     assert "next: doit\nthen: grep -rn TODO ops/scale_shift native/scale_shift\n" in done.stdout
+    (project.root / "ops/scale_shift/spec.py").write_text("mine")
+    done = new(project, "--schema", SCHEMA, "--domain", "my.domain")
+    assert done.returncode == 2
+    assert "ops/scale_shift/{README.md, cases.py, reference.py, spec.py}: there already" in done.stderr
+    assert "native/scale_shift/kernel.h: there already" in done.stderr
+    assert (project.root / "ops/scale_shift/spec.py").read_text() == "mine" and written(project) == FILES
 
 
 @pytest.mark.parametrize(
@@ -94,15 +89,6 @@ def test_invalid_options_are_refused(project: Project, arguments: list[str], mes
     assert "Traceback" not in done.stderr and not written(project)
 
 
-def test_nothing_is_overwritten(project: Project) -> None:
-    assert new(project, "--schema", SCHEMA, "--domain", "my.domain").returncode == 0
-    (project.root / "ops/scale_shift/spec.py").write_text("mine")
-    done = new(project, "--schema", SCHEMA, "--domain", "my.domain")
-    assert done.returncode == 2
-    assert "ops/scale_shift/{README.md, cases.py, reference.py, spec.py}: there already" in done.stderr
-    assert (project.root / "ops/scale_shift/spec.py").read_text() == "mine" and written(project) == FILES
-
-
 def test_doit_new_imports_no_framework(project: Project) -> None:
     script = (
         "import sys; from opmatrix.commands.main import Program; sys.argv = ['doit', *sys.argv[1:]];"
@@ -121,9 +107,7 @@ class Terminal:
         self._master, slave = pty.openpty()
 
         def own() -> None:
-            signal.signal(
-                signal.SIGINT, signal.SIG_DFL
-            )  # a process started in the background ignores Ctrl-C, as do its children
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # which the children of a background process ignore
             os.setsid()
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 
@@ -180,19 +164,18 @@ def terminal(project: Project) -> Iterator[Terminal]:
 
 
 def test_doit_new_asks_in_a_terminal(project: Project, terminal: Terminal) -> None:
-    terminal.expect("> ")
-    terminal.type("my::scale_shift(tensor x) -> Tensor\n")
-    terminal.expect("did you mean 'Tensor'?\n> ")
-    terminal.type(SCHEMA + "\n")
-    terminal.expect("ONNX domain [my]: ")
-    terminal.type("com.microsoft\n")
-    terminal.expect("ONNX Runtime's own")
-    terminal.expect("ONNX domain [my]: ")
-    terminal.type("\n")
-    terminal.expect("name of its folder and its kernel [scale_shift]: ")
-    terminal.type("\n")
-    terminal.expect("name of its node in ONNX [ScaleShift]: ")
-    terminal.type("Scaled\n")
+    for question, answer in (
+        ("> ", "my::scale_shift(tensor x) -> Tensor"),
+        ("did you mean 'Tensor'?\n> ", SCHEMA),
+        ("ONNX domain [my]: ", "com.microsoft"),
+        ("ONNX Runtime's own", None),
+        ("ONNX domain [my]: ", ""),
+        ("name of its folder and its kernel [scale_shift]: ", ""),
+        ("name of its node in ONNX [ScaleShift]: ", "Scaled"),
+    ):
+        terminal.expect(question)
+        if answer is not None:
+            terminal.type(f"{answer}\n")
     assert terminal.end() == 0, terminal.shown
     assert written(project) == FILES
     assert 'OnnxOp(domain="my", op_type="Scaled")' in (project.root / "ops/scale_shift/spec.py").read_text()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,17 +9,17 @@ import pytest
 
 from opmatrix.basics.errors import CompileError, SpecError
 from opmatrix.codegen import bindings, generated_files, python_modules
-from opmatrix.declaration.load import Operator, load_operator, load_operators
+from opmatrix.declaration.load import load_operator, load_operators
 from opmatrix.declaration.validation import handwritten_files
 from opmatrix.plan.steps import Plan, steps
 from opmatrix.project.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import Versions
-from opmatrix.records.step import Step
 from opmatrix.spec import Headers, OpSpec, Override, TorchOp
 from opmatrix.toolchain import headers
 from opmatrix.toolchain.headers import TorchBuild
 from opmatrix.toolchain.ninja_file import build_ninja, places_ninja
+from tests.support.projects import replace_in, write_files
 from tests.support.toolchain import TOOLCHAIN
 
 EXISTING = Paths(Path(__file__).parents[1] / "projects/existing")
@@ -77,34 +76,26 @@ def test_files_that_do_not_fit(declared: OpSpec, files: set[str], expected: list
 
 
 def copy(name: str, folder: Path) -> Paths:
-    for file in ("spec.py", "cases.py"):
-        path = folder / "ops" / name / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text((EXISTING.op(name) / file).read_text())
+    files = (f"ops/{name}/spec.py", f"ops/{name}/cases.py")
+    write_files(folder, {file: (EXISTING.root / file).read_text() for file in files})
     return Paths(folder)
 
 
-def test_a_missing_kernel_is_reported(tmp_path: Path) -> None:
+def test_a_missing_kernel_and_headers_outside_the_project(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"^native/damped/kernel\.h: missing; the generated binding of torch and ONNX"):
         load_operator(copy("damped", tmp_path), "damped")
-
-
-def test_headers_outside_the_project(tmp_path: Path) -> None:
     paths = copy("row_sums", tmp_path)
-    text = paths.spec("row_sums").read_text()
-    paths.spec("row_sums").write_text(text.replace('folder="third_party"', 'folder="/usr/include/eigen3"'))
+    replace_in(paths.spec("row_sums"), 'folder="third_party"', 'folder="/usr/include/eigen3"')
     with pytest.raises(SpecError, match=r"\[0\]\.folder: found '/usr/include/eigen3', allowed: a folder relative"):
         load_operator(paths, "row_sums")
 
 
 def test_a_handwritten_binding_is_in_no_shared_library(tmp_path: Path) -> None:
     paths = copy("row_sums", tmp_path)
-    for file in ("kernel.h", "ort.cc"):
-        paths.handwritten("row_sums", file).parent.mkdir(parents=True, exist_ok=True)
-        paths.handwritten("row_sums", file).touch()
+    write_files(tmp_path / "native/row_sums", {"kernel.h": "", "ort.cc": ""})
     copy("damped", tmp_path)
-    text = paths.spec("damped").read_text().replace("brought::damped", "brought::other")
-    paths.spec("damped").write_text(text.replace("    tolerances", '    uses=("row_sums",),\n    tolerances'))
+    replace_in(paths.spec("damped"), "brought::damped", "brought::other")
+    replace_in(paths.spec("damped"), "    tolerances", '    uses=("row_sums",),\n    tolerances')
     with pytest.raises(SpecError, match=r"ops/damped/spec\.py: uses: 'row_sums' has an ort\.cc of its own, so that no"):
         load_operators(paths)
 
@@ -113,6 +104,7 @@ def test_a_handwritten_binding_is_in_no_shared_library(tmp_path: Path) -> None:
 
 
 def test_only_missing_files_are_generated() -> None:
+    """Only handwritten bindings of torch can be made opaque."""
     found = {name: set(bindings.render(o.spec, o.handwritten_files)) for name, o in OPERATORS.items()}
     kernel = {"kernel.cc", "checks.h"}
     assert found == {
@@ -121,17 +113,8 @@ def test_only_missing_files_are_generated() -> None:
         "row_sums": kernel | {"compute.h", "row_sums.h", "torch.cc"},
     }
     assert found == {name: set(generated_files.cpp_files(o.spec, o.handwritten_files)) for name, o in OPERATORS.items()}
-
-
-def test_only_handwritten_torch_bindings_can_be_made_opaque() -> None:
-    assert {
-        n
-        for n, o in OPERATORS.items()
-        if "make_opaque()" in python_modules.render(o.spec, o.handwritten_files)["fake.py"]
-    } == {
-        "seed_norm",
-        "damped",
-    }
+    fakes = {name: python_modules.render(o.spec, o.handwritten_files)["fake.py"] for name, o in OPERATORS.items()}
+    assert {name for name, text in fakes.items() if "make_opaque()" in text} == {"seed_norm", "damped"}
 
 
 # Compile.
@@ -188,55 +171,41 @@ def configs(plan: Plan) -> dict[str, tuple[str, tuple[str, ...]]]:
     return {step.task: (step.config, step.reads) for step in steps(plan)}
 
 
-def test_torch_is_in_the_key_of_libraries_that_include_its_headers() -> None:
+def test_torch_and_a_package_are_in_the_keys_of_files_that_include_them(monkeypatch: pytest.MonkeyPatch) -> None:
     before, after = (configs(replace(PLAN, versions=replace(PLAN.versions, torch=v))) for v in ("2.13.0", "2.13.1"))
     compiled = {task for task in before if task.startswith("compile") and before[task] != after[task]}
     assert compiled == {"compile:seed_norm", "compile:damped"}
-
-
-def test_a_package_is_in_the_keys_of_files_that_include_it(monkeypatch: pytest.MonkeyPatch) -> None:
     before = configs(PLAN)
     monkeypatch.setattr(headers, "versions", lambda spec: ["eigen 4"] if spec.name == "seed_norm" else [])
-    assert {task for task, key in configs(PLAN).items() if key != before[task]} == {
-        "compile:seed_norm",
-        "sanitize:seed_norm",
-    }
+    changed = {task for task, key in configs(PLAN).items() if key != before[task]}
+    assert changed == {"compile:seed_norm", "sanitize:seed_norm"}
 
 
-def reading(plan: Plan, path: Path) -> set[str]:
-    return {step.task for step in steps(plan) if str(path) in step.reads}
+COMPILED_OF_ROWS = {"compile:row_sums", "sanitize:row_sums"}
 
 
 @pytest.mark.parametrize(
-    ("find", "tasks"),
+    ("path", "tasks"),
     [
-        (lambda: EXISTING.handwritten("row_sums", "ort.cc"), {"compile:row_sums", "sanitize:row_sums"}),
-        (lambda: EXISTING.root / "third_party/total.h", {"compile:row_sums", "sanitize:row_sums"}),
-        (lambda: EXISTING.handwritten("damped", "torch.cc"), {"compile:damped", "sanitize:damped"}),
-        (
-            lambda: EXISTING.torch_library("damped"),
-            {f"register:damped-{part}@torch2.13" for part in ("schema", "nodes", "kernel", "search")}
-            | {"compat:damped@torch2.13"},
-        ),
-        (
-            lambda: EXISTING.objects("row_sums", "torch")[0],
-            {f"register:row_sums-{part}@torch2.13" for part in ("schema", "nodes")},
-        ),
-        (lambda: EXISTING.generated("row_sums") / "torch.cc", {"compile:row_sums", "sanitize:row_sums"}),
+        (EXISTING.handwritten("row_sums", "ort.cc"), COMPILED_OF_ROWS),
+        (EXISTING.root / "third_party/total.h", COMPILED_OF_ROWS),
+        (EXISTING.generated("row_sums") / "torch.cc", COMPILED_OF_ROWS),
+        (EXISTING.handwritten("damped", "torch.cc"), {"compile:damped", "sanitize:damped"}),
+        (EXISTING.torch_library("damped"), {"compat:damped@torch2.13"}
+         | {f"register:damped-{part}@torch2.13" for part in ("schema", "nodes", "kernel", "search")}),
+        (EXISTING.objects("row_sums", "torch")[0],
+         {f"register:row_sums-{part}@torch2.13" for part in ("schema", "nodes")}),
     ],
-)
-def test_steps_that_read_a_file(find: Callable[[], Path], tasks: set[str]) -> None:
-    assert reading(PLAN, find()) == tasks
+)  # fmt: skip
+def test_steps_that_read_a_file(path: Path, tasks: set[str]) -> None:
+    assert {step.task for step in steps(PLAN) if str(path) in step.reads} == tasks
 
 
 def test_no_step_writes_an_object_that_is_not_compiled() -> None:
-    def wrote(name: str) -> set[str]:
-        step: Step = next(s for s in steps(PLAN) if s.task == f"compile:{name}")
-        return {Path(p).name for p in step.writes} - {"compiled.json"}  # the digests
-
-    libraries = {"libseed_norm_torch.so", "libseed_norm_ort.so"}
-    assert wrote("seed_norm") == libraries | {"torch.txt"}
-    assert wrote("damped") == {"libdamped_torch.so", "libdamped_ort.so", "torch.txt", "kernel.o", "ort.o", "runtime.o"}
+    wrote = {step.task: {Path(p).name for p in step.writes} - {"compiled.json"} for step in steps(PLAN)}  # the digests
+    assert wrote["compile:seed_norm"] == {"libseed_norm_torch.so", "libseed_norm_ort.so", "torch.txt"}
+    made = {"libdamped_torch.so", "libdamped_ort.so", "torch.txt", "kernel.o", "ort.o", "runtime.o"}
+    assert wrote["compile:damped"] == made
 
 
 def test_another_torch_has_its_own_library_with_the_same_kernel() -> None:
@@ -255,10 +224,8 @@ def test_another_torch_has_its_own_library_with_the_same_kernel() -> None:
 def test_a_new_handwritten_file_changes_the_plan() -> None:
     """A handwritten binding in place of a generated one runs codegen and compile again."""
     operator = OPERATORS["row_sums"]
-    taken = Operator(
-        spec=operator.spec, models=operator.models, handwritten_files=operator.handwritten_files | {"torch.cc"}
-    )
-    before, after = configs(replace(PLAN, operators=[operator])), configs(replace(PLAN, operators=[taken]))
+    taken = replace(operator, handwritten_files=operator.handwritten_files | {"torch.cc"})
+    before, after = (configs(replace(PLAN, operators=[one])) for one in (operator, taken))
     assert {t.partition("@")[0] for t in before if before[t] != after[t]} == {
         "codegen:row_sums", "compile:row_sums", "register:row_sums-schema", "register:row_sums-nodes",
         "register:row_sums-kernel", "register:row_sums-search", "compat:row_sums", "sanitize:row_sums",

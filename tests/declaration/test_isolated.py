@@ -32,6 +32,10 @@ MODELS = (replace(MODELS[0], cases=(replace(MODELS[0].cases[0], inputs=MODELS[0]
 """
 
 
+def prepend(path: Path, code: str) -> None:
+    path.write_text(f"{code}\n{path.read_text()}")
+
+
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
     """A project of two operators: group_norm, which comes first, and `other`."""
@@ -114,8 +118,7 @@ def mistakes(paths: Paths, *, megabytes: float = 200) -> list[str]:
     ],
 )  # fmt: skip
 def test_code_that_ends_hangs_or_takes_all(paths: Paths, file: str, code: str, expected: str) -> None:
-    path = paths.op("group_norm") / file
-    path.write_text(f"{code.replace('FILE', file)}\n{path.read_text()}")
+    prepend(paths.op("group_norm") / file, code.replace("FILE", file))
     (found,) = mistakes(paths)
     assert found.startswith(f"ops/group_norm/{file}{expected}") and len(found) < 4100 and found.isprintable()
 
@@ -129,8 +132,7 @@ def test_code_that_ends_hangs_or_takes_all(paths: Paths, file: str, code: str, e
     ],
 )
 def test_code_that_does_no_harm(paths: Paths, capfd: pytest.CaptureFixture[str], code: str) -> None:
-    path = paths.spec("group_norm")
-    path.write_text(f"{code}\n{path.read_text()}")
+    prepend(paths.spec("group_norm"), code)
     before = children(os.getpid())
     found = read_operators(paths)
     assert ([o.name for o in found.operators], found.failed) == (["group_norm", "other"], {})
@@ -159,37 +161,36 @@ def test_values_within_themselves_are_refused(paths: Paths) -> None:
     assert any("cannot be checked: RecursionError" in line or "deep" in line for line in mistakes(paths))
 
 
-def _link(target: str) -> Callable[[Path], None]:
-    def link(path: Path) -> None:
-        path.unlink()
-        path.symlink_to(target)
-
-    return link
-
-
-def _pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
+# Of a file, by what stands in its place: the target of a link, or something else.
+NO_FILES: dict[str, tuple[str | Callable[[Path], object], str]] = {
+    "loop": ("FILE", "cannot be read: Too many levels of symbolic"),
+    "broken_link": ("nowhere", "missing; it defines"),
+    "endless_file": ("/dev/zero", "took more than 200 MB of memory"),
+    "pipe": (os.mkfifo, "did not end within 300 s"),
+    "no_utf8": (lambda path: path.write_bytes(b"\xff"), ":1: SyntaxError: (unicode error)"),
+}
 
 
 @pytest.mark.parametrize("file", ["spec.py", "cases.py"])
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        pytest.param(lambda path: _link(path.name)(path), "cannot be read: Too many levels of symbolic", id="loop"),
-        pytest.param(_link("nowhere"), "missing; it defines", id="broken_link"),
-        pytest.param(_link("/dev/zero"), "took more than 200 MB of memory", id="endless_file"),
-        pytest.param(_pipe, "did not end within 300 s", id="pipe"),
-        pytest.param(lambda path: path.write_bytes(b"\xff"), ":1: SyntaxError: (unicode error)", id="no_utf8"),
-    ],
-)
-def test_a_file_that_is_no_file(paths: Paths, file: str, change: Callable[[Path], None], expected: str) -> None:
-    change(paths.op("group_norm") / file)
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_a_file_that_is_no_file(paths: Paths, file: str, kind: str) -> None:
+    made, expected = NO_FILES[kind]
+    path = paths.op("group_norm") / file
+    path.unlink()
+    if isinstance(made, str):
+        path.symlink_to(made.replace("FILE", file))
+    else:
+        made(path)
     (found,) = mistakes(paths)
     assert found.startswith(f"ops/group_norm/{file}:") and expected in found
 
 
-def test_an_operator_whose_folder_is_a_link_to_itself(paths: Paths) -> None:
+def test_a_reference_that_is_a_folder_and_a_folder_that_is_a_link_to_itself(paths: Paths) -> None:
+    for file in ("reference.py", "lowering.py"):
+        (paths.op("group_norm") / file).mkdir()
+        wrong = f"ops/group_norm/{file}: found no file but a folder, a pipe or a broken link; replace it"
+        assert mistakes(paths) == [wrong]
+        (paths.op("group_norm") / file).rmdir()
     shutil.rmtree(paths.op("group_norm"))
     paths.op("group_norm").symlink_to("group_norm")
     assert "ops/group_norm/spec.py: cannot be read: Too many levels of symbolic links" in mistakes(paths)[0]
@@ -261,8 +262,7 @@ while not os.path.exists(left) or not open(left).read(): __import__('time').slee
     ],
 )
 def test_what_a_file_starts_ends_with_the_reading(paths: Paths, file: str, code: str, usable: bool) -> None:
-    path = paths.op("group_norm") / file
-    path.write_text(f"{code}\n{path.read_text()}")
+    prepend(paths.op("group_norm") / file, code)
     if usable:
         assert read_operators(paths).failed == {}
     else:
@@ -305,8 +305,7 @@ def is_alive(process: str) -> bool:
     ],
 )
 def test_a_file_that_prints_without_end_is_named(paths: Paths, file: str, code: str) -> None:
-    path = paths.op("group_norm") / file
-    path.write_text(f"{code}\n{path.read_text()}")
+    prepend(paths.op("group_norm") / file, code)
     assert mistakes(paths, megabytes=2000) == [f"ops/group_norm/{file}: printed more than 100 MB {ONLY}"]
 
 
@@ -380,30 +379,15 @@ def test_a_file_name_that_is_not_utf8(paths: Paths, where: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "step"),
-    [
-        (b"gro\xfcp", "gro?p"),
-        (b"a=b", "a?b"),
-        (b"two words", "two?words"),
-        (b"g" * 200, "g" * 97 + "..."),
-    ],
+    [(b"gro\xfcp", "gro?p"), (b"a=b", "a?b"), (b"two words", "two?words"), (b"g" * 200, "g" * 97 + "...")],
 )
 def test_a_folder_name_that_no_operator_can_have(paths: Paths, name: bytes, step: str) -> None:
     paths.op("group_norm").rename(paths.ops / os.fsdecode(name))
     found = read_operators(paths)
     assert ([o.name for o in found.operators], [*found.failed]) == (["other"], [step])
     (line,) = found.failed[step]
-    assert (
-        line.isprintable()
-        and "allowed: at most 100 lower-case letters, digits and _, a letter first. Rename it" in line
-    )
-
-
-@pytest.mark.parametrize("file", ["reference.py", "lowering.py"])
-def test_a_reference_that_is_a_folder(paths: Paths, file: str) -> None:
-    (paths.op("group_norm") / file).mkdir()
-    assert mistakes(paths) == [
-        f"ops/group_norm/{file}: found no file but a folder, a pipe or a broken link; replace it"
-    ]
+    allowed = "allowed: at most 100 lower-case letters, digits and _, a letter first. Rename it"
+    assert line.isprintable() and allowed in line
 
 
 WRITES = "open('left', 'w').close(); open('{marker}', 'w').close(); assert open('ops/other/spec.py').read()\n"

@@ -19,14 +19,10 @@ from opmatrix.engine.tasks import GROUPS
 from opmatrix.project.paths import Paths
 from opmatrix.signature.signature import ONLY_KERNEL
 from opmatrix.spec import Input, TorchOp
-from tests.support.projects import ROOT
+from tests.support.projects import ROOT, write_files
 from tests.support.specs import declare
 
-SPEC = (
-    (Path(__file__).parents[2] / "ops/group_norm/spec.py")
-    .read_text()
-    .replace("import Attribute", "import Attribute, Dims, Headers")
-)
+SPEC = (ROOT / "ops/group_norm/spec.py").read_text().replace("import Attribute", "import Attribute, Dims, Headers")
 CUSTOM = '"custom": {\n            "float32": Tolerance('
 CASES = """
 from opmatrix.spec import Case, Model, Random, Values
@@ -42,11 +38,8 @@ MODELS = (Model(name="plain", types={"T": "float32"}, cases=(case(),)),)
 
 
 def project(folder: Path, *, spec: str = SPEC, cases: str = CASES, name: str = "group_norm") -> Paths:
-    (folder / "ops" / name).mkdir(parents=True)
-    (folder / "ops" / name / "spec.py").write_text(spec)
-    (folder / "ops" / name / "cases.py").write_text(cases)
-    (folder / "native" / name).mkdir(parents=True)
-    (folder / "native" / name / "kernel.h").touch()
+    files = {f"ops/{name}/spec.py": spec, f"ops/{name}/cases.py": cases, f"native/{name}/kernel.h": ""}
+    write_files(folder, files)
     return Paths(folder)
 
 
@@ -56,10 +49,17 @@ def mistakes(paths: Paths) -> list[str]:
     return str(caught.value).splitlines()
 
 
-def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
-    (operator,) = load_operators(project(tmp_path))
-    assert operator.name == "group_norm"
-    assert [m.name for m in operator.models] == ["plain"]
+def test_a_declaration_is_read_and_its_files_are_named_as_they_must_be(tmp_path: Path) -> None:
+    paths = project(tmp_path / "right")
+    (operator,) = load_operators(paths)
+    assert (operator.name, [m.name for m in operator.models]) == ("group_norm", ["plain"])
+    with pytest.raises(UsageError, match="no operator 'groupnorm' in ops/, there is: group_norm; did you mean"):
+        load_operator(paths, "groupnorm")
+    paths.cases("group_norm").unlink()
+    assert mistakes(paths) == ["ops/group_norm/cases.py: missing; it defines MODELS"]
+    assert mistakes(project(tmp_path / "wrong", name="groupnorm")) == [
+        "ops/groupnorm/spec.py: name: found 'group_norm', allowed: the folder's name 'groupnorm'"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -269,12 +269,10 @@ MODELS = (Model(name="plain", types={{"T": "float32"}}, cases=(A, B)),)
 
 
 def test_all_mistakes_of_all_files_are_reported_together(tmp_path: Path) -> None:
-    project(
-        tmp_path, spec=SPEC.replace("minimum=0.0", "minimun=0.0").replace(f"{CUSTOM}rtol=2.5e-7", f"{CUSTOM}rtol=-1")
-    )
+    spec = SPEC.replace("minimum=0.0", "minimun=0.0").replace(f"{CUSTOM}rtol=2.5e-7", f"{CUSTOM}rtol=-1")
+    project(tmp_path, spec=spec)
     paths = project(tmp_path, name="other", spec=SPEC.replace("group_norm", "other"), cases=CASES + "MODELS = ()")
-    found = mistakes(paths)
-    assert [line.split(": ")[:2] for line in found] == [
+    assert [line.split(": ")[:2] for line in mistakes(paths)] == [
         ["ops/group_norm/spec.py", "attributes[0].minimun"],
         ["ops/group_norm/spec.py", "tolerances['custom']['float32'].rtol"],
         ["ops/other/cases.py", "MODELS"],
@@ -284,10 +282,9 @@ def test_all_mistakes_of_all_files_are_reported_together(tmp_path: Path) -> None
 def test_two_operators_may_not_share_a_name(tmp_path: Path) -> None:
     project(tmp_path)
     paths = project(tmp_path, name="second", spec=SPEC.replace('name="group_norm"', 'name="second"'))
-    assert mistakes(paths) == [
-        "ops/second/spec.py: onnx: 'mydomain::mygroupnorm' is taken by ops/group_norm/spec.py; rename one",
-        "ops/second/spec.py: torch: 'mynamespace::custom_group_norm' is taken by ops/group_norm/spec.py; rename one",
-    ]
+    names = ("onnx: 'mydomain::mygroupnorm'", "torch: 'mynamespace::custom_group_norm'")
+    text = "ops/second/spec.py: {} is taken by ops/group_norm/spec.py; rename one"
+    assert mistakes(paths) == [text.format(name) for name in names]
 
 
 def test_two_operators_may_not_share_a_generated_name() -> None:
@@ -317,12 +314,6 @@ def test_two_operators_may_not_share_a_generated_name() -> None:
     assert len([*clashes([one, named("two", "sca::damped", scalar)])]) == 1
 
 
-def test_a_folder_with_another_name_than_its_operator(tmp_path: Path) -> None:
-    assert mistakes(project(tmp_path, name="groupnorm")) == [
-        "ops/groupnorm/spec.py: name: found 'group_norm', allowed: the folder's name 'groupnorm'"
-    ]
-
-
 @pytest.mark.parametrize(
     ("name", "meaning"),
     [
@@ -343,9 +334,8 @@ def test_a_reserved_name_is_refused(tmp_path: Path, name: str, meaning: str) -> 
 
 def test_every_file_and_group_name_is_reserved(root: Path) -> None:
     reserved = {name for names in RESERVED.values() for name in names}
-    spec = SimpleNamespace(
-        name="", kernel="", runtime="kernel", uses=(), torch=SimpleNamespace(overrides=(), python=False)
-    )
+    torch = SimpleNamespace(overrides=(), python=False)
+    spec = SimpleNamespace(name="", kernel="", runtime="kernel", uses=(), torch=torch)
     generated = {Path(file).stem for file in cpp_files(cast(Any, spec), ONLY_KERNEL)} - {".h"}
     headers = {path.stem for path in (root / "native/binding").rglob("*.h")}
     folders = {path.name for path in (root / "native").iterdir()} - {path.name for path in (root / "ops").iterdir()}
@@ -379,41 +369,29 @@ def test_an_input_with_same_as_has_the_shape_of_the_other(tmp_path: Path) -> Non
     ]
 
 
-def test_missing_cases_are_reported(tmp_path: Path) -> None:
-    paths = project(tmp_path)
-    paths.cases("group_norm").unlink()
-    assert mistakes(paths) == ["ops/group_norm/cases.py: missing; it defines MODELS"]
-
-
-def test_an_unknown_operator_is_refused_with_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no operator 'groupnorm' in ops/, there is: group_norm; did you mean"):
-        load_operator(project(tmp_path), "groupnorm")
-
-
 def test_reading_declarations_imports_no_framework(root: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from opmatrix.project.paths import Paths; "
-        "from opmatrix.declaration.load import load_operators;"
-        f"load_operators(Paths(Path({str(root)!r})));"
-        "print([m for m in ('torch', 'onnx', 'onnxscript', 'onnxruntime', 'numpy', 'jinja2', 'rich') if m in sys.modules])"
-    )
+    code = f"""
+import sys; from pathlib import Path; from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operators
+load_operators(Paths(Path({str(root)!r})))
+print({{"torch", "onnx", "onnxscript", "onnxruntime", "numpy", "jinja2", "rich"}} & {{*sys.modules}})
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "set()"
+
+
+LOOSE = """
+class Loose(float):
+    def __mul__(self, other): return float("inf")
+    __rmul__ = __mul__
+from dataclasses import replace
+SPEC = replace(SPEC, tolerances={l: {d: Tolerance(rtol=Loose(t.rtol), atol=Loose(t.atol)) for d, t in m.items()}
+                                 for l, m in SPEC.tolerances.items()})
+"""
 
 
 def test_a_tolerance_of_a_derived_class_is_its_number(tmp_path: Path) -> None:
     """Where it is compared, it could be infinite."""
-    loose = "\nclass Loose(float):\n    def __mul__(self, other): return float('inf')\n    __rmul__ = __mul__\n"
-    text = (
-        SPEC
-        + loose
-        + (
-            "from dataclasses import replace\n"
-            "SPEC = replace(SPEC, tolerances={l: {d: Tolerance(rtol=Loose(t.rtol), atol=Loose(t.atol)) for d, t in m.items()}"
-            " for l, m in SPEC.tolerances.items()})\n"
-        )
-    )
-    found = load_operator(project(tmp_path, spec=text), "group_norm").spec.tolerances
-    assert {type(limit) for by_dtype in found.values() for t in by_dtype.values() for limit in (t.rtol, t.atol)} == {
-        float
-    }
+    found = load_operator(project(tmp_path, spec=SPEC + LOOSE), "group_norm").spec.tolerances
+    limits = [limit for by_dtype in found.values() for t in by_dtype.values() for limit in (t.rtol, t.atol)]
+    assert {*map(type, limits)} == {float}

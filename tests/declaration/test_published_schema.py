@@ -15,6 +15,7 @@ from opmatrix.basics.errors import SpecError
 from opmatrix.declaration import published
 from opmatrix.declaration.backward_operator import mistakes, without_gradient
 from opmatrix.declaration.load import Operator, declared, load_operator, load_operators
+from opmatrix.declaration.validation import declaration
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Input, OpSpec, Output, Override, SameAs, TorchOp
 from tests.support.evolved import SPEC as EVOLVED
@@ -44,13 +45,9 @@ def load(paths: Paths) -> Operator:
     return load_operator(paths, "group_norm")
 
 
-def test_published_versions_of_this_project_match_their_declarations() -> None:
+def test_published_versions_of_this_project_match_their_declarations_and_are_reproducible(paths: Paths) -> None:
     found = {o.name: o.published for o in load_operators(Paths(ROOT))}
-    assert found["group_norm"] == (1,)
-    assert sum(map(bool, found.values())) == 1
-
-
-def test_the_text_of_a_schema_is_reproducible(paths: Paths) -> None:
+    assert {name: versions for name, versions in found.items() if versions} == {"group_norm": (1,)}
     text = (paths.root / SCHEMA).read_text()
     assert published.text(published.updated(json.loads(text), load(paths).spec)) == text
     assert published.text(json.loads(text)) == text
@@ -92,9 +89,7 @@ def test_a_change_of_a_published_version_is_refused(
     change(paths, (old, new))
     begin = f"ops/group_norm/spec.py: {field}: version 1 is published with {was}"
     (found,) = [line for line in refused(paths) if line.startswith(begin)]
-    assert now in found
-    assert BREAKS in found
-    assert found.endswith(GIVEN)
+    assert now in found and BREAKS in found and found.endswith(GIVEN)
 
 
 def test_the_only_legal_value_of_an_argument_may_not_change(paths: Paths) -> None:
@@ -124,9 +119,12 @@ def refused(paths: Paths) -> list[str]:
     return str(caught.value).splitlines()
 
 
-def test_one_change_is_one_message(paths: Paths) -> None:
+def test_one_change_or_a_missing_schema_is_one_message(paths: Paths) -> None:
     change(paths, ("default=1e-5", "default=1e-4"))
     assert len(refused(paths)) == 1
+    (paths.root / SCHEMA).unlink()
+    (found,) = refused(paths)
+    assert "No such file" in found
 
 
 def test_docs_and_tolerances_may_change(paths: Paths) -> None:
@@ -165,12 +163,6 @@ def test_a_published_later_version_cannot_change(paths: Paths) -> None:
     assert "version 3 is published, and the declaration has: 1, 4" in refused(paths)[0]
 
 
-def test_a_missing_schema_is_reported(paths: Paths) -> None:
-    (paths.root / SCHEMA).unlink()
-    (found,) = refused(paths)
-    assert "No such file" in found
-
-
 LAYOUT = Paths(ROOT / "tests/projects/backward")
 OPERATOR, CALLED = load_operator(LAYOUT, "soft_cap"), load_operator(LAYOUT, "soft_cap_backward")
 SPEC, BACKWARD = OPERATOR.spec, CALLED.spec
@@ -200,53 +192,37 @@ def test_one_that_fits() -> None:
         (with_input(BACKWARD, "shift", dims=("C",)), "its input 'shift' is declared optional=False, allowed: True"),
         (with_output(BACKWARD, "grad_scales"), "its output 'grad_scales' is unknown; did you mean 'grad_scale'?"),
         (with_output(BACKWARD, "grad_x", optional=True), "its output 'grad_x' is optional, allowed: optional=False"),
-        (
-            replace(BACKWARD, attributes=(Attribute(name="caps", kind="float", default=2.0),)),
-            "its attribute 'caps' is unknown; did you mean 'cap'?, allowed: cap",
-        ),
-        (
-            replace(BACKWARD, attributes=(Attribute(name="cap", kind="int", default=2),)),
-            "its attribute 'cap' is int, allowed: float, as there",
-        ),
-        (
-            replace(BACKWARD, types={"T": ("float32",)}),
-            "its 'grad_y' has the type T, which cannot be float64, as 'y' may be",
-        ),
+        (replace(BACKWARD, attributes=(Attribute(name="caps", kind="float", default=2.0),)),
+         "its attribute 'caps' is unknown; did you mean 'cap'?, allowed: cap"),
+        (replace(BACKWARD, attributes=(Attribute(name="cap", kind="int", default=2),)),
+         "its attribute 'cap' is int, allowed: float, as there"),
+        (replace(BACKWARD, types={"T": ("float32",)}),
+         "its 'grad_y' has the type T, which cannot be float64, as 'y' may be"),
         (replace(BACKWARD, torch=None), "it has no torch operator of its own"),
         (replace(BACKWARD, torch=TorchOp(name="b::b", backward="c")), "it names 'c' as its own backward"),
     ],
-)
+)  # fmt: skip
 def test_one_that_does_not_fit(changed: OpSpec, message: str) -> None:
     (found,) = [*mistakes(SPEC, changed)]
     assert found.startswith(message)
 
 
-def test_a_type_variable_that_has_two_dtypes() -> None:
+def test_a_type_variable_that_has_two_dtypes_and_an_operator_of_torch() -> None:
     two = {"T": ("float32", "float64"), "U": ("float32", "float64")}
     scale = replace(SPEC.inputs[1], type="U")
     (found,) = [*mistakes(replace(SPEC, types=two, inputs=(SPEC.inputs[0], scale, SPEC.inputs[2])), BACKWARD)]
     assert found == "its 'scale' has the type T, which is float32 for another part where 'scale' is float64"
-
-
-def failed(operator: Operator, *others: Operator) -> str:
-    found = declared((o.name, o, ()) for o in (operator, *others))
-    return "\n".join(line for lines in found.failed.values() for line in lines)
+    torch = TorchOp(name="aten::tanh", overrides=(Override(name="aten::tanh"),), backward="soft_cap_backward")
+    texts = [m.text for m in declaration(replace(SPEC, torch=torch), "soft_cap") if m.field == "torch.backward"]
+    assert texts == ["allowed without torch.overrides: torch has the gradient of its own operator"]
 
 
 def test_the_mistakes_are_those_of_the_operator_that_names_it() -> None:
-    assert failed(OPERATOR, CALLED) == ""
-    assert failed(OPERATOR) == (
-        "ops/soft_cap/spec.py: torch.backward: no operator 'soft_cap_backward' in ops/; did you mean 'soft_cap'?"
+    names = "ops/soft_cap/spec.py: torch.backward: "
+    first, broken = ("soft_cap", OPERATOR, ()), ["ops/soft_cap_backward: broken"]
+    assert not declared([first, ("soft_cap_backward", CALLED, ())]).failed
+    alone = f"{names}no operator 'soft_cap_backward' in ops/; did you mean 'soft_cap'?"
+    assert {name: [*lines] for name, lines in declared([first]).failed.items()} == {"soft_cap": [alone]}
+    assert declared([first, ("soft_cap_backward", None, broken)]).failed["soft_cap"] == (
+        f"{names}'soft_cap_backward' cannot be used: ops/soft_cap_backward: broken",
     )
-    broken = declared([("soft_cap", OPERATOR, ()), ("soft_cap_backward", None, ["ops/soft_cap_backward: broken"])])
-    assert broken.failed["soft_cap"] == (
-        "ops/soft_cap/spec.py: torch.backward: 'soft_cap_backward' cannot be used: ops/soft_cap_backward: broken",
-    )
-
-
-def test_an_operator_of_torch_has_its_own_gradient() -> None:
-    from opmatrix.declaration.validation import declaration
-
-    torch = TorchOp(name="aten::tanh", overrides=(Override(name="aten::tanh"),), backward="soft_cap_backward")
-    found = [m.text for m in declaration(replace(SPEC, torch=torch), "soft_cap") if m.field == "torch.backward"]
-    assert found == ["allowed without torch.overrides: torch has the gradient of its own operator"]

@@ -142,39 +142,36 @@ def test_the_message_names_the_first_placeholder(paths: Paths) -> None:
     assert reminder(paths, "none") == ""
 
 
-def test_what_an_author_has_still_to_do_is_no_placeholder(paths: Paths) -> None:
-    paths.kernel("b").parent.mkdir(parents=True)
-    paths.kernel("b").write_text("// TODO(ann): vectorize\nint TODOS = 0;\n")
-    (paths.kernel("b").parent / "copied.h").write_text("// TODO: of another project\n")
-    require_filled(paths, ["b"])
-    paths.kernel("b").write_text("// TODO: vectorize\n")
-    with pytest.raises(DistError, match=r"native/b/kernel\.h: 1\n"):
-        require_filled(paths, ["b"])
-
-
-def test_the_mark_of_earlier_revisions_is_a_placeholder_too(paths: Paths) -> None:
-    paths.kernel("b").parent.mkdir(parents=True)
-    paths.kernel("b").write_text("// FILL IN: compute y\n")
-    assert reminder(paths, "b") == "b: 2 TODOs left (first: native/b/kernel.h:1); it is a placeholder"
-    with pytest.raises(DistError, match=r"native/b/kernel\.h: 1\n"):
-        require_filled(paths, ["b"])
-
-
 def test_code_with_a_placeholder_is_not_shipped(paths: Paths) -> None:
     require_filled(paths, ["b"])
-    with pytest.raises(DistError) as raised:
-        require_filled(paths, ["b", "a"])
-    assert str(raised.value).splitlines()[:2] == [
-        "a wheel must not contain placeholders: TODOs are left in the lines",
-        "  ops/a/spec.py: 1, 3",
-    ]
-    assert "operators = [...]" in str(raised.value)
-
-
-def test_the_link_stage_refuses_placeholders(paths: Paths) -> None:
     dist = Dist(name="my_ops", version="1", operators=("a",), summary="", license=None, licenses=(), third_party={})
-    with pytest.raises(DistError, match="a wheel must not contain placeholders"):
-        link.run(paths, dist, [SimpleNamespace(name="a")])  # type: ignore[list-item]  # only its name is read
+    for refuse in (
+        lambda: require_filled(paths, ["b", "a"]),
+        lambda: link.run(paths, dist, [SimpleNamespace(name="a")]),  # type: ignore[list-item]  # only its name is read
+    ):
+        with pytest.raises(DistError) as raised:
+            refuse()
+        assert str(raised.value).splitlines()[:2] == [
+            "a wheel must not contain placeholders: TODOs are left in the lines",
+            "  ops/a/spec.py: 1, 3",
+        ]
+        assert "operators = [...]" in str(raised.value)
+
+
+def test_what_an_author_has_still_to_do_is_no_placeholder_and_the_mark_of_earlier_revisions_is_one(
+    paths: Paths,
+) -> None:
+    kernel = paths.kernel("b")
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text("// TODO(ann): vectorize\nint TODOS = 0;\n")
+    (kernel.parent / "copied.h").write_text("// TODO: of another project\n")
+    require_filled(paths, ["b"])
+    (kernel.parent / "copied.h").unlink()
+    for text in ("// TODO: vectorize\n", "// FILL IN: compute y\n"):
+        kernel.write_text(text)
+        assert reminder(paths, "b") == "b: 2 TODOs left (first: native/b/kernel.h:1); it is a placeholder"
+        with pytest.raises(DistError, match=r"native/b/kernel\.h: 1\n"):
+            require_filled(paths, ["b"])
 
 
 X = Input(name="x", type="float32")
@@ -250,9 +247,9 @@ def test_a_declaration_that_cannot_have_it(fields: dict[str, Any], field: str, e
 def test_a_binding_of_its_own_cannot_have_it() -> None:
     files = {"kernel.h", "torch.cc"}
     (found,) = handwritten_files(SPEC, files)
-    assert found.field == "torch.cc"
-    assert found.text == (
+    assert (found.field, found.text) == (
+        "torch.cc",
         "found with elementwise=True in spec.py, allowed: one of both; the file decides which tensors are copied. "
-        "Remove elementwise=True, or this file"
+        "Remove elementwise=True, or this file",
     )
     assert list(handwritten_files(replace(SPEC, elementwise=False), files)) == []

@@ -100,67 +100,41 @@ def test_an_operator_that_writes_arguments_has_a_functional_one() -> None:
          "only the kernel knows the size of 'positive'"),
         (replace(OUT, outputs=(*OUT.outputs[:2], replace(OUT.outputs[2], optional=True))),
          "'positive' is optional, allowed: a required output; torch always writes the argument"),
-    ],
-)  # fmt: skip
-def test_a_written_argument_must_fit_an_output(spec: OpSpec, message: str) -> None:
-    assert any(message in one for one in found(spec)), found(spec)
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
+        # The memory of an input.
         (replace(IN_PLACE, outputs=(replace(Z, may_inplace="w"),)), "outputs[0].may_inplace: found 'w', allowed: x, y"),
         (replace(IN_PLACE, outputs=(replace(Z, may_inplace="x", type="float32"),)), "allowed with type='T' and shape="),
         (replace(IN_PLACE, outputs=(replace(Z, may_inplace="y"),)), "shape=SameAs(input='y'): the memory of the input"),
-        (
-            replace(IN_PLACE, outputs=(replace(Z, writes=None, may_inplace="x", optional=True),)),
-            "found 'x' and optional=True, allowed: one of both",
-        ),
-        (
-            replace(
-                IN_PLACE, outputs=(replace(Z, may_inplace="x"), replace(Z, name="b", writes=None, may_inplace="x"))
-            ),
-            "outputs: two outputs may have the memory of 'x', allowed: one",
-        ),
-        (
-            replace(IN_PLACE, types={"T": ("float32", "string")}, outputs=(replace(Z, may_inplace="x"),)),
-            "found 'x', of strings, allowed: numbers",
-        ),
-        (
-            replace(IN_PLACE, types={"T": ("float32", "int4")}, outputs=(replace(Z, may_inplace="x"),)),
-            "found 'x', which may be of int4 or uint4, allowed: dtypes that a kernel has as ONNX Runtime has them",
-        ),
-        (
-            replace(IN_PLACE, runtime="contrib", outputs=(replace(Z, may_inplace="x"),)),
-            "found 'x', allowed for an operator with a kernel of its own",
-        ),
+        (replace(IN_PLACE, outputs=(replace(Z, writes=None, may_inplace="x", optional=True),)),
+         "found 'x' and optional=True, allowed: one of both"),
+        (replace(IN_PLACE, outputs=(replace(Z, may_inplace="x"), replace(Z, name="b", writes=None, may_inplace="x"))),
+         "outputs: two outputs may have the memory of 'x', allowed: one"),
+        (replace(IN_PLACE, types={"T": ("float32", "string")}, outputs=(replace(Z, may_inplace="x"),)),
+         "found 'x', of strings, allowed: numbers"),
+        (replace(IN_PLACE, types={"T": ("float32", "int4")}, outputs=(replace(Z, may_inplace="x"),)),
+         "found 'x', which may be of int4 or uint4, allowed: dtypes that a kernel has as ONNX Runtime has them"),
+        (replace(IN_PLACE, runtime="contrib", outputs=(replace(Z, may_inplace="x"),)),
+         "found 'x', allowed for an operator with a kernel of its own"),
     ],
-)
-def test_the_memory_of_an_input_must_fit_an_output(spec: OpSpec, message: str) -> None:
+)  # fmt: skip
+def test_a_written_argument_and_the_memory_of_an_input_must_fit_an_output(spec: OpSpec, message: str) -> None:
     assert any(message in one for one in found(spec)), found(spec)
 
 
 def test_a_letter_twice_is_one_mistake() -> None:
-    (message,) = found(
-        written(
-            "cst::axpy_(Tensor(a!) x, Tensor(a!) y, float alpha=1) -> ()",
-            outputs=(Z, replace(Z, name="w", writes="y", shape=SameAs(input="y"), may_inplace=None)),
-        )
-    )
+    outputs = (Z, replace(Z, name="w", writes="y", shape=SameAs(input="y"), may_inplace=None))
+    (message,) = found(written("cst::axpy_(Tensor(a!) x, Tensor(a!) y, float alpha=1) -> ()", outputs=outputs))
     assert message.count("^ column") == 1 and "(a!) a second time, allowed: a letter for each argument" in message
 
 
 def test_an_output_may_have_the_memory_of_an_input() -> None:
     spec = replace(IN_PLACE, outputs=(replace(Z, may_inplace="x"),))
     assert found(spec) == []
-    own = [*handwritten_files(spec, {"kernel.h", "ort.cc"})]
-    assert [(m.field, m.text) for m in own] == [
-        (
-            "ort.cc",
-            "found with may_inplace='x' of the output 'z', allowed: one of both; it registers the operator itself, "
-            "with or without GetMayInplace",
-        )
-    ]
+    (own,) = handwritten_files(spec, {"kernel.h", "ort.cc"})
+    assert (own.field, own.text) == (
+        "ort.cc",
+        "found with may_inplace='x' of the output 'z', allowed: one of both; it registers the operator itself, "
+        "with or without GetMayInplace",
+    )
 
 
 DAMPED = load_operator(Paths(ROOT / "tests/projects/scalars"), "damped").spec
@@ -181,18 +155,12 @@ def test_a_scalar_is_a_float_or_an_int_in_the_library() -> None:
     assert torch_qualified(overload) == "sca::damped_by_typed"
 
 
-def test_a_scalar_that_is_no_attribute_is_a_constant() -> None:
+def test_a_scalar_that_is_no_attribute_is_a_constant_and_that_of_an_operator_in_python_is_refused() -> None:
     assert is_composed(DAMPED) and not is_composed(ROWS)
     assert "Scalar? scalar=None" in torch_schema(ROWS)
-
-
-def test_a_scalar_of_an_operator_in_python_is_refused() -> None:
     (message,) = found(replace(DAMPED, torch=replace(DAMPED.torch, python=True)))  # type: ignore[type-var]  # it has a torch operator
-    for text in (
-        "column 23: Scalar factor, allowed without torch.python: opmatrix defines",
-        "column 43: Scalar? offset",
-    ):
-        assert text in message
+    assert "column 23: Scalar factor, allowed without torch.python: opmatrix defines" in message
+    assert "column 43: Scalar? offset" in message
 
 
 FIXED = load_operator(Paths(ROOT / "tests/projects/scalars"), "dequantized").spec
@@ -228,14 +196,11 @@ def test_fixed_values_must_fit_the_schema() -> None:
     (message,) = with_fixed(", ScalarType dtype", dtype="float33")
     assert message.startswith("torch.fixed['dtype']: found 'float33', allowed: float32, float16, ")
     assert message.endswith(", uint64, bool; did you mean 'float32'?")
-    assert with_fixed(", ScalarType dtype", dtype="int4")[0].startswith(
-        "torch.fixed['dtype']: found 'int4', allowed: float32, "
-    )
+    for value in ("int4", None):
+        (message, *_) = with_fixed(", ScalarType dtype", dtype=value)
+        assert message.startswith(f"torch.fixed['dtype']: found {value!r}, allowed: float32, ")
     assert with_fixed(", Device device", device="cuda") == ["torch.fixed['device']: found 'cuda', allowed: cpu"]
     assert with_fixed(", Layout? layout", layout="sparse_coo")[0].endswith("allowed: strided, None")
-    assert with_fixed(", ScalarType dtype", dtype=None)[0].startswith(
-        "torch.fixed['dtype']: found None, allowed: float32"
-    )
     kinds = "ScalarType, Layout, Device, or one of them with ?, without a default"
     assert with_fixed("", eps="float32") == [
         f"torch.fixed['eps']: it is an input, an attribute or an output, allowed: another argument, {kinds}"
@@ -248,12 +213,9 @@ def test_fixed_values_must_fit_the_schema() -> None:
         "torch.fixed: found {'dtype': 'float32'}, allowed with torch.schema, which has the arguments; a derived schema "
         "has inputs and attributes alone"
     ]
-    assert (
-        "torch.fixed: allowed without torch.python: opmatrix defines the operator, with the one that it calls"
-        in found(
-            replace(FIXED, torch=replace(FIXED.torch, python=True))  # type: ignore[type-var]  # it has a torch operator
-        )
-    )
+    in_python = replace(FIXED, torch=replace(FIXED.torch, python=True))  # type: ignore[type-var]  # it has a torch operator
+    text = "torch.fixed: allowed without torch.python: opmatrix defines the operator, with the one that it calls"
+    assert text in found(in_python)
 
 
 DROPOUT = load_operator(Paths(ROOT / "tests/projects/seeds"), "dropout").spec

@@ -74,95 +74,70 @@ def test_a_schema_that_fits_has_no_mistakes() -> None:
     assert found(with_schema("shift(Tensor x, SymInt[2] by, float eps) -> (Tensor shifted)")) == []
 
 
+# What is in the parentheses of a schema with one result, or the schema.
 MISTAKES = {
-    "my::shift.overloads(Tensor x, int[2] by, float eps) -> Tensor": (
-        "column 11: found the overload 'overloads', allowed: one without '__' in front, and none of _dir"
-    ),
-    "my::shift(Tensor x, int[2] by=1, *, float eps=1e-05, float more) -> Tensor": (
-        "column 60: no input and no attribute is named 'more', or has it as torch_name"
-    ),
-    "my::shift(Tensor x, int[2] by, float epz) -> Tensor": (
-        "column 38: no input and no attribute is named 'epz'; did you mean 'eps'?, or has it as torch_name"
-    ),
-    "my::shift(Tensor x, int[2] by, float eps, Tensor? out=None) -> Tensor": (
-        "column 51: no input and no attribute is named 'out', or has it as torch_name"
-    ),
-    "my::shift(Tensor x, int[2] by, float eps, ScalarType dtype=float) -> Tensor": (
-        "column 43: ScalarType dtype, which is neither an input nor an attribute, allowed: a type with ? and "
-        "the default None, or bool, int, SymInt, float with a number as the default; or ScalarType, Layout, Device, or "
-        "one of them with ?, without a default"
-    ),
-    "my::shift(Tensor x, int[2] by, float eps, ScalarType dtype) -> Tensor": (
+    "my::shift.overloads(Tensor x, int[2] by, float eps) -> Tensor":
+        "column 11: found the overload 'overloads', allowed: one without '__' in front, and none of _dir",
+    "Tensor x, int[2] by=1, *, float eps=1e-05, float more":
+        "column 60: no input and no attribute is named 'more', or has it as torch_name",
+    "Tensor x, int[2] by, float epz":
+        "column 38: no input and no attribute is named 'epz'; did you mean 'eps'?, or has it as torch_name",
+    "Tensor x, int[2] by, float eps, Tensor? out=None":
+        "column 51: no input and no attribute is named 'out', or has it as torch_name",
+    "Tensor x, int[2] by, float eps, ScalarType dtype=float":
+        "column 43: ScalarType dtype, which is neither an input nor an attribute, allowed: a type with ? and the "
+        "default None, or bool, int, SymInt, float with a number as the default; or ScalarType, Layout, Device, or "
+        "one of them with ?, without a default",
+    "Tensor x, int[2] by, float eps, ScalarType dtype":
         "column 43: ScalarType dtype without a default, allowed with its one legal value in torch.fixed, such as "
-        "{'dtype': 'float32'}"
-    ),
-    "my::shift(Tensor x, int[2] by, float eps, Device? device) -> Tensor": (
+        "{'dtype': 'float32'}",
+    "Tensor x, int[2] by, float eps, Device? device":
         "column 43: Device? device without a default, allowed with its one legal value in torch.fixed, such as "
-        "{'device': None}"
-    ),
-    "my::shift(Tensor x, int[2] by, float eps, ScalarType[] dtypes) -> Tensor": (
-        "column 56: no input and no attribute is named 'dtypes'"
-    ),
-    "my::shift(Tensor x, int[2] by, float eps, int y=0) -> Tensor": (
+        "{'device': None}",
+    "Tensor x, int[2] by, float eps, ScalarType[] dtypes": "column 56: no input and no attribute is named 'dtypes'",
+    "Tensor x, int[2] by, float eps, int y=0":
         "column 47: 'y' names something else in generated code, allowed: a name that no keyword, input, attribute or "
-        "output has"
-    ),
-    "my::shift(Tensor x, Scalar by, float eps) -> Tensor": (
-        "column 21: Scalar by, allowed: int[] or SymInt[] or int[2], because the attribute 'by' is of kind ints"
-    ),
-    "my::shift(Tensor x, int[2] by, Scalar? eps) -> Tensor": (
-        "column 32: Scalar? eps, allowed: float or Scalar, because the attribute 'eps' is of kind float"
-    ),
-    "my::shift(Tensor x, int[2] by, Scalar[] eps) -> Tensor": (
-        "column 32: Scalar[] eps, allowed: float or Scalar, because the attribute 'eps' is of kind float"
-    ),
-    "my::shift(Tensor x, int[2] by, Scalar eps=2) -> Tensor": (
-        "column 39: 'eps' has the default 2, allowed: 1e-05, the default of the attribute 'eps'; or give that one none"
-    ),
-    "other::shift(Tensor x, int[2] by, float eps) -> Tensor": (
-        "column 1: the schema of other::shift, allowed: my::shift, which is torch.name"
-    ),
-    "my::shift(Tensor? x, int[2] by, float eps) -> Tensor": (
-        "column 11: Tensor? x, allowed: Tensor, because the input 'x' is required"
-    ),
-    "my::shift(Tensor x=None, int[2] by=1, float eps=0) -> Tensor": (
-        "column 18: 'x' has a default, allowed: Tensor? with the default None"
-    ),
-    "my::shift(Tensor x, int by, float eps) -> Tensor": (
-        "column 21: int by, allowed: int[] or SymInt[] or int[2], because the attribute 'by' is of kind ints"
-    ),
-    "my::shift(Tensor x, int[3] by, float eps) -> Tensor": (
-        "column 21: int[3] by, and the default of the attribute 'by' has 2 items: (1, 1)"
-    ),
-    "my::shift(Tensor x, int[2] by, int eps) -> Tensor": (
-        "column 32: int eps, allowed: float or Scalar, because the attribute 'eps' is of kind float"
-    ),
-    "my::shift(Tensor x, int[2] by=2, float eps=1e-05) -> Tensor": (
-        "column 28: 'by' has the default (2, 2), allowed: (1, 1), the default of the attribute 'by'; "
-        "or give that one none"
-    ),
-    "my::shift(Tensor x, int[2] by=1, float eps=None) -> Tensor": (
-        "column 40: the default of 'eps': found None, allowed: a value"
-    ),
-    "my::shift(Tensor x, int[2] by, float eps, Tensor x) -> Tensor": "column 50: 'x' a second time",
-    "my::shift(Tensor x, int[2] by, float eps, ...) -> Tensor": (
-        "column 43: any number of arguments of any kind, allowed: arguments with names"
-    ),
-    "my::shift(Tensor(a) x, int[2] by, float eps) -> Tensor": "column 11: Tensor(a) is a view, and ONNX has none",
-    "my::shift(Tensor x, int[2] by, float eps) -> (Tensor, Tensor)": (
-        "column 46: 2 results, allowed: 1, one for each output"
-    ),
+        "output has",
+    "Tensor x, Scalar by, float eps":
+        "column 21: Scalar by, allowed: int[] or SymInt[] or int[2], because the attribute 'by' is of kind ints",
+    "Tensor x, int[2] by, Scalar? eps":
+        "column 32: Scalar? eps, allowed: float or Scalar, because the attribute 'eps' is of kind float",
+    "Tensor x, int[2] by, Scalar[] eps":
+        "column 32: Scalar[] eps, allowed: float or Scalar, because the attribute 'eps' is of kind float",
+    "Tensor x, int[2] by, Scalar eps=2":
+        "column 39: 'eps' has the default 2, allowed: 1e-05, the default of the attribute 'eps'; or give that one "
+        "none",
+    "other::shift(Tensor x, int[2] by, float eps) -> Tensor":
+        "column 1: the schema of other::shift, allowed: my::shift, which is torch.name",
+    "Tensor? x, int[2] by, float eps": "column 11: Tensor? x, allowed: Tensor, because the input 'x' is required",
+    "Tensor x=None, int[2] by=1, float eps=0": "column 18: 'x' has a default, allowed: Tensor? with the default None",
+    "Tensor x, int by, float eps":
+        "column 21: int by, allowed: int[] or SymInt[] or int[2], because the attribute 'by' is of kind ints",
+    "Tensor x, int[3] by, float eps": "column 21: int[3] by, and the default of the attribute 'by' has 2 items: (1, 1)",
+    "Tensor x, int[2] by, int eps":
+        "column 32: int eps, allowed: float or Scalar, because the attribute 'eps' is of kind float",
+    "Tensor x, int[2] by=2, float eps=1e-05":
+        "column 28: 'by' has the default (2, 2), allowed: (1, 1), the default of the attribute 'by'; or give that "
+        "one none",
+    "Tensor x, int[2] by=1, float eps=None": "column 40: the default of 'eps': found None, allowed: a value",
+    "Tensor x, int[2] by, float eps, Tensor x": "column 50: 'x' a second time",
+    "Tensor x, int[2] by, float eps, ...":
+        "column 43: any number of arguments of any kind, allowed: arguments with names",
+    "Tensor(a) x, int[2] by, float eps": "column 11: Tensor(a) is a view, and ONNX has none",
+    "my::shift(Tensor x, int[2] by, float eps) -> (Tensor, Tensor)":
+        "column 46: 2 results, allowed: 1, one for each output",
     "my::shift(Tensor x, int[2] by, float eps) -> int": "column 46: int, allowed: Tensor for each output",
-    "my::shift(Tensor x, int[2] by float eps) -> Tensor": "column 31: found 'float', expected",
-}
+    "Tensor x, int[2] by float eps": "column 31: found 'float', expected",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("schema", MISTAKES)
-def test_a_mismatch_is_one_message_with_the_position(schema: str) -> None:
+@pytest.mark.parametrize("text", MISTAKES)
+def test_a_mismatch_is_one_message_with_the_position(text: str) -> None:
+    schema = text if "->" in text else f"my::shift({text}) -> Tensor"
     (message,) = found(with_schema(schema))
     assert message.startswith("torch.schema: ")
     assert f"\n  {schema}\n" in message
-    assert f"^ {MISTAKES[schema]}" in message
+    assert f"^ {MISTAKES[text]}" in message
 
 
 def test_what_the_schema_lacks_is_named() -> None:
@@ -177,9 +152,8 @@ def test_what_the_schema_lacks_is_named() -> None:
 
 
 def test_what_does_not_go_with_a_written_schema() -> None:
-    floats = with_schema(
-        "my::shift(Tensor x, float[2] by) -> Tensor", attributes=(Attribute(name="by", kind="floats"),)
-    )
+    by = Attribute(name="by", kind="floats")
+    floats = with_schema("my::shift(Tensor x, float[2] by) -> Tensor", attributes=(by,))
     assert "float[2] by, allowed: float[], whose length the kernel checks" in found(floats)[0]
     named = with_schema(
         "my::shift(Tensor x, int[2] by, *, float from) -> Tensor",

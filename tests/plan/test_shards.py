@@ -110,13 +110,7 @@ def measured(part: list[Step], needs: dict[str, list[str]]) -> float:
     """Return what a part takes, by each operator's own seconds."""
     exports = {(s.operator, s.lowering, s.cell.export_name, s.cell.exporter) for s in part if s.cell}
     torches = {step.cell.torch if step.cell else step.check.torch for step in part if step.cell or step.check} - {None}
-    alone = {
-        name
-        for step in part
-        if not step.cell
-        for name in needs[step.task]
-        if name.startswith("compile:") and "@" in name
-    }
+    alone = {task for step in part if not step.cell for task in needs[step.task] if re.match("compile:.*@", task)}
     return (
         sum(MEASURED[op]["export"][exporter] for op, _, _, exporter in exports)
         + sum(MEASURED[step.operator].get(step.group, 0.03) for step in part)
@@ -125,38 +119,32 @@ def measured(part: list[Step], needs: dict[str, list[str]]) -> float:
     )
 
 
-@pytest.mark.parametrize(("of", "within"), [(2, 0.1), (3, 0.1), (4, 0.1), (5, 0.1), (8, 0.15), (10, 0.15)])
-def test_parts_of_the_whole_matrix_take_about_as_long(
-    matrix: list[Step], needs: dict[str, list[str]], of: int, within: float
-) -> None:
-    """Measured operator by operator, though the cut is made with the mean of all operators."""
-    took = [measured(part, needs) for part in divide(matrix, of=of, needs=needs)]
-    mean = sum(took) / of
-    assert max(abs(one / mean - 1) for one in took) <= within, took
+ALL_TORCHES = [(of, "", 0.1) for of in (2, 3, 4, 5)] + [(of, "", 0.15) for of in (8, 10)]
 
 
-@pytest.mark.parametrize("torch", ["2.6", "2.13"])
-@pytest.mark.parametrize("of", [2, 3])
-def test_parts_of_one_torch_take_about_as_long(
-    matrix: list[Step], needs: dict[str, list[str]], torch: str, of: int
+@pytest.mark.parametrize(
+    ("of", "torch", "within"), [*ALL_TORCHES, *((of, torch, 0.15) for of in (2, 3) for torch in ("2.6", "2.13"))]
+)
+def test_parts_of_the_whole_matrix_and_of_one_torch_take_about_as_long(
+    matrix: list[Step], needs: dict[str, list[str]], of: int, torch: str, within: float
 ) -> None:
-    """As in `doit torch=2.13 ort=all --shard 1/2`."""
-    own = [s for s in matrix if torch == (s.cell.torch if s.cell else s.check.torch if s.check else "")]
+    """As in `doit torch=2.13 ort=all --shard 1/2`. Measured operator by operator, though the cut is made with the mean
+    of all operators."""
+    own = [s for s in matrix if torch in ("", s.cell.torch if s.cell else s.check.torch if s.check else None)]
     took = [measured(part, needs) for part in divide(own, of=of, needs=needs)]
-    assert len(own) > 300 and max(abs(one * of / sum(took) - 1) for one in took) <= 0.15, took
+    assert len(own) > 300 and max(abs(one * of / sum(took) - 1) for one in took) <= within, took
 
 
 def test_a_part_makes_few_environments(matrix: list[Step]) -> None:
-    torches = [
-        {step.cell.torch for step in part if step.cell and step.cell.torch} for part in divide(matrix, of=5, needs={})
-    ]
-    assert sum(map(len, torches)) <= 6 + 4, torches
+    def torches(found: list[Step], of: int) -> list[set[str | None]]:
+        parts = divide(found, of=of, needs={})
+        return [{step.cell.torch for step in part if step.cell and step.cell.torch} for part in parts]
+
+    assert sum(map(len, torches(matrix, 5))) <= 6 + 4
     of_one = [step for step in matrix if step.cell and step.cell.torch in ("2.9", "2.13")]
-    halves = [{step.cell.torch for step in part if step.cell} for part in divide(of_one, of=2, needs={})]
-    assert halves == [{"2.9"}, {"2.13"}]
+    assert torches(of_one, 2) == [{"2.9"}, {"2.13"}]
     more = [*of_one, *(verify("zero", cell) for cell in CELLS if cell.torch == "2.9" and cell.opset in (18, 20))]
-    halves = [{step.cell.torch for step in part if step.cell} for part in divide(more, of=2, needs={})]
-    assert halves == [{"2.9"}, {"2.13"}], "a part is up to a tenth larger, so that it makes one environment"
+    assert torches(more, 2) == [{"2.9"}, {"2.13"}], "a part is up to a tenth larger, so that it makes one environment"
 
 
 def test_another_operator_moves_few_cells(matrix: list[Step]) -> None:
@@ -191,9 +179,6 @@ def test_steps_that_others_need_are_no_targets() -> None:
 
 @pytest.mark.parametrize("text", ["0/5", "6/5", "x", "2/5/6", "5", "-1/5", "1/0", "1 / 2", "²/5", ""])
 def test_another_part_is_an_error(text: str) -> None:
+    assert str(Shard.parse("2/5")) == "2/5" and Shard.parse("5/5") == Shard(number=5, of=5)
     with pytest.raises(UsageError, match=re.escape(f"--shard {text!r}: write which part of how many, such as 2/5")):
         Shard.parse(text)
-
-
-def test_a_shard_prints_as_it_is_written() -> None:
-    assert str(Shard.parse("2/5")) == "2/5" and Shard.parse("5/5") == Shard(number=5, of=5)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,18 +32,28 @@ from opmatrix.wheel import settings
 ROOT = Path(__file__).parents[2]
 
 
-def default_plan(paths: Paths, choice: Choice | None = None) -> Plan:
-    """Return the plan of all operators in the cells of `choice`; None: in the default cells."""
+def plan_of(paths: Paths, operators: Sequence[Operator], choice: Choice | None = None) -> Plan:
+    """Return the plan of some operators in the cells of `choice`; None: in the default cells."""
     versions, choice = installed(), choice or Choice()
     return Plan(
         paths=paths,
-        operators=load_operators(paths),
+        operators=operators,
         cells=chosen_cells(paths, choice, versions=versions),
         versions=versions,
         toolchain=find_toolchain(os.environ),
         environ=os.environ,
         choice=choice,
     )
+
+
+def default_plan(paths: Paths, choice: Choice | None = None) -> Plan:
+    """Return the plan of all operators."""
+    return plan_of(paths, load_operators(paths), choice)
+
+
+def configs(plan: Plan, **changed: Any) -> dict[str, Config]:
+    """Return the keys of the steps of a changed plan."""
+    return {step.task: step.config for step in steps(replace(plan, **changed))}
 
 
 def test_only_steps_that_use_a_kernel_have_it_in_their_key(root: Path) -> None:
@@ -56,20 +67,11 @@ def test_only_steps_that_use_a_kernel_have_it_in_their_key(root: Path) -> None:
             part = step.name.partition("@")[0].removeprefix(f"{operator}-")
             kind = f"{step.group} {part}" if step.group in ("register", "verify") else step.group
             found.setdefault(kind, set()).add(not made.isdisjoint(map(Path, step.reads)))
-    free = {
-        "codegen",
-        "data",
-        "cases",
-        "draw-inputs",
-        "export",
-        "register schema",
-        "register nodes",
-        "register gradient",
-    }
+    free = ["codegen", "data", "cases", "draw-inputs", "export", "verify decomposed"]
+    free += [f"register {part}" for part in ("schema", "nodes", "gradient")]
+    keyed = ["compile", "register kernel", "register search", "verify custom"]
     assert {kind for kind in free if found[kind] != {False}} == set()
-    keyed = {"compile", "register kernel", "register search", "verify custom"}
     assert {kind for kind in keyed if found[kind] != {True}} == set()
-    assert found["verify decomposed"] == {False}
 
 
 def test_each_server_has_imported_the_stages_of_a_build(root: Path) -> None:
@@ -100,17 +102,7 @@ def test_every_part_of_register_reads_the_library_that_it_loads(root: Path) -> N
 
 def planned(torch: str, ort: str) -> dict[str, Step]:
     """Return the steps of group_norm for these versions at opset 18, and those that they depend on, by name."""
-    paths, versions = Paths(ROOT), installed()
-    choice = Choice(torch=torch, ort=ort, opsets="18")
-    plan = Plan(
-        paths=paths,
-        operators=[load_operator(paths, "group_norm")],
-        cells=chosen_cells(paths, choice, versions=versions),
-        versions=versions,
-        toolchain=find_toolchain(os.environ),
-        environ=os.environ,
-        choice=choice,
-    )
+    plan = plan_of(Paths(ROOT), [load_operator(Paths(ROOT), "group_norm")], Choice(torch=torch, ort=ort, opsets="18"))
     return {step.task: step for step in steps(plan)}
 
 
@@ -222,18 +214,10 @@ def test_a_torch_without_the_stable_abi_has_a_step_that_compiles_its_library() -
 
 
 def test_lists_and_strings_need_a_separate_library_up_to_a_newer_torch() -> None:
-    plan = Plan(
-        paths=Paths(ROOT),
-        operators=(),
-        cells=(),
-        versions=installed(),
-        toolchain=find_toolchain(os.environ),
-        environ=os.environ,
-    )
+    plan = replace(plan_of(Paths(ROOT), ()), cells=())
     nms, group_norm = (OperatorPlan(plan, load_operator(plan.paths, name)) for name in ("nms", "group_norm"))
     assert [group_norm.needs_own_library(t) for t in ("2.6", "2.9", "2.15")] == ["2.6", None, None]
-    assert [nms.needs_own_library(t) for t in ("2.6", "2.9", "2.15")] == ["2.6", "2.9", None]
-    assert nms.needs_own_library("2.13") is None
+    assert [nms.needs_own_library(t) for t in ("2.6", "2.9", "2.13", "2.15")] == ["2.6", "2.9", None, None]
 
 
 def test_planning_takes_as_many_calls_for_an_operator_however_many_there_are(tmp_path: Path) -> None:
@@ -291,33 +275,30 @@ def test_other_values_of_a_case_that_opcheck_runs_run_it_again(root: Path) -> No
     assert isinstance(tensor, Random)
     other = replace(sample, inputs={**sample.inputs, "x": replace(tensor, mean=5.0)})
     edited = replace(operator, models=(replace(first, cases=(other, *first.cases[1:])), *others))
-    before, after = (
-        {step.task: step.config for step in steps(replace(plan, operators=(one,)))} for one in (operator, edited)
-    )
+    before, after = (configs(plan, operators=(one,)) for one in (operator, edited))
     changed = {task.partition("@")[0].partition("-")[2] for task in before if before[task] != after[task]}
     assert {"schema", "nodes", "kernel", "gradient"} <= changed
 
 
 def test_steps_that_evaluate_a_reference_in_torch_are_keyed_by_that_torch(root: Path) -> None:
-    paths = Paths(root)
-    plan = default_plan(paths)
-    operator = load_operator(paths, "group_norm")
+    plan = default_plan(Paths(root))
+    operator = load_operator(plan.paths, "group_norm")
     in_torch = replace(operator, spec=replace(operator.spec, reference="torch"))
 
     def changed(operator: Operator) -> set[str]:
-        """Return the groups of the steps, and parts of register, that another torch repeats."""
-        of = [
-            {step.task: step.config for step in steps(replace(plan, operators=(operator,), versions=versions))}
-            for versions in (plan.versions, replace(plan.versions, torch="2.13.99"))
-        ]
-        tasks = {task for task in of[0] if of[0][task] != of[1][task]}
-        return {
-            task.partition("-")[2].partition("@")[0] if "register" in task else task.partition(":")[0] for task in tasks
-        }
+        """Return the groups of the steps that another torch repeats, but those of register."""
+        newer = replace(plan.versions, torch="2.13.99")
+        before, after = (configs(plan, operators=(operator,), versions=v) for v in (plan.versions, newer))
+        return {task.partition(":")[0] for task in before if before[task] != after[task]}
 
     evaluated = {"data", "cases", "draw-inputs", "verify"}
     assert evaluated.isdisjoint(changed(operator))
     assert evaluated <= changed(in_torch)
+
+
+@pytest.fixture(scope="module")
+def wheel(root: Path) -> tuple[Plan, dict[str, Step]]:
+    return wheel_planned(Paths(root))
 
 
 def wheel_planned(paths: Paths, choice: Choice | None = None) -> tuple[Plan, dict[str, Step]]:
@@ -326,10 +307,12 @@ def wheel_planned(paths: Paths, choice: Choice | None = None) -> tuple[Plan, dic
     return plan, {step.task: step for step in steps(plan)}
 
 
-def test_dist_comes_after_all_that_verifies_its_operators(root: Path) -> None:
-    plan, found = wheel_planned(Paths(root))
+def test_dist_comes_after_all_that_verifies_its_operators_and_unverified_after_nothing(
+    wheel: tuple[Plan, dict[str, Step]],
+) -> None:
+    plan, found = wheel
     assert plan.dist and set(plan.dist.operators) < {o.name for o in plan.operators}
-    dist = found["dist"]
+    dist, unverified = found["dist"], found["dist:unverified"]
     writers = {path: step.task for step in found.values() for path in step.writes}
     before = {*dist.after, *(writers[path] for path in dist.reads if path in writers)}
     for task, step in found.items():
@@ -337,25 +320,19 @@ def test_dist_comes_after_all_that_verifies_its_operators(root: Path) -> None:
         if verifies and step.operator in plan.dist.operators:
             assert task in before, f"dist does not wait for {task}"
         assert not (verifies and step.operator not in plan.dist.operators and task in before), task
+    assert not unverified.after and not [path for path in unverified.reads if "verify" in path or "register" in path]
+    assert not {*unverified.writes} & {*dist.writes}, "else one satisfies the other"
 
 
-def test_the_stage_looks_for_the_same_records(root: Path) -> None:
+def test_the_stage_looks_for_the_same_records(wheel: tuple[Plan, dict[str, Step]]) -> None:
     """Run by hand, it has no plan."""
-    paths = Paths(root)
-    plan, found = wheel_planned(paths)
-    torch = minor(plan.versions.torch)
-    for operator in load_operators(paths):
+    plan, found = wheel
+    paths, torch = plan.paths, minor(plan.versions.torch)
+    for operator in plan.operators:
         parts = register_parts(paths, operator, torch)
         written = {path for step in found.values() if step.group == "register" and step.operator == operator.name
                    for path in step.writes}  # fmt: skip
         assert {str(paths.register_manifest(operator.name, part, torch=torch)) for part in parts} == written
-
-
-def test_unverified_waits_for_nothing(root: Path) -> None:
-    _, found = wheel_planned(Paths(root))
-    unverified, dist = found["dist:unverified"], found["dist"]
-    assert not unverified.after and not [path for path in unverified.reads if "verify" in path or "register" in path]
-    assert not {*unverified.writes} & {*dist.writes}, "else one satisfies the other"
 
 
 def test_a_choice_of_cells_plans_no_wheel(root: Path) -> None:

@@ -25,25 +25,20 @@ def declared(version: str, *columns: Column) -> dict[str, dict[Column, str]]:
 
 
 def test_the_table_has_each_dtype_and_versions_of_the_matrix() -> None:
+    """Torch, an exporter and ONNX Runtime carry each declared dtype, but those for operators of ONNX alone. They carry
+    none that is refused."""
     assert {*SINCE} == {*DTYPES} | {*WHY_NO_DTYPE} and not {*DTYPES} & {*WHY_NO_DTYPE}
     assert {*NAMES} == {*get_args(Column)}
     for since in SINCE.values():
         for column, version in since.items():
             assert version in (ORT if column in ("node", "ort") else TORCH)
-
-
-def test_each_declared_dtype_is_carried_by_a_framework_pair() -> None:
-    """By torch, an exporter and ONNX Runtime, but those for operators of ONNX alone. None that is refused is."""
     whole = {d for d, s in SINCE.items() if {"torch", "ort"} <= {*s} and {"legacy", "dynamo"} & {*s}}
     assert whole == {*get_args(DType)} - {"string", "int4", "uint4"}
 
 
-def test_no_difference() -> None:
+def test_each_difference_is_named() -> None:
     assert all(differences(declared(v, "torch", "stable", "legacy", "dynamo"), version=v) == [] for v in TORCH)
     assert all(differences(declared(v, "node", "ort"), version=v) == [] for v in ORT)
-
-
-def test_each_difference_is_named() -> None:
     found = declared("2.13", "legacy") | declared("1.31", "ort")
     found["int8"]["ort"], found["uint16"] = "type 3 is not supported", {"legacy": ""}
     assert differences(found, version="2.13") == [

@@ -1,10 +1,12 @@
-"""Versions without a row: used as the nearest older one, named in a line, and measured into pyproject.toml."""
+"""Versions without a row: used as the nearest older one, named in a line, and measured into pyproject.toml. The output
+of a probe: the measured row, and every difference from the declared one.
+"""
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,13 @@ import pytest
 
 from opmatrix.basics.errors import ProbeError, UsageError
 from opmatrix.commands import probe
+from opmatrix.engine.tasks import StepTask
 from opmatrix.project import cells, measured, settings
-from opmatrix.project.cells import ORT, TORCH, Ort, Torch
+from opmatrix.project.cells import ORT, TORCH, Ort, Torch, ir_version
+from opmatrix.project.measured import Export, ort_differences, source, torch_differences, torch_row
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import Versions, chosen_cells, installed
+from opmatrix.records.step import Step
 
 HEAD = "[tool.opmatrix]\nformat = 1\n"
 NEWEST = [*ORT][-1]
@@ -49,12 +54,14 @@ def other(**versions: str) -> Versions:
 # What is used.
 
 
-def test_newer_versions_are_used_and_named(paths: Paths) -> None:
+def test_newer_versions_and_those_between_two_rows_are_used_and_named(paths: Paths) -> None:
+    versions = other(torch="2.14.0", onnxruntime="1.30.0")
+    line = measured.unmeasured(measured.use_rows(paths, versions), versions)
+    assert "torch 2.14 is used as 2.13, onnxruntime 1.30 is used as 1.24" in line
     versions = other(torch="2.99.1+cpu", onnxruntime="1.98.0")
     found = measured.use_rows(paths, versions)
-    (paths.root / "pyproject.toml").write_text(
-        HEAD + "[tool.opmatrix.opsets]\nlegacy = [18]\ndynamo = []\nnode = [18]\n"
-    )
+    opsets = "[tool.opmatrix.opsets]\nlegacy = [18]\ndynamo = []\nnode = [18]\n"
+    (paths.root / "pyproject.toml").write_text(HEAD + opsets)
     assert [str(c) for c in chosen_cells(paths, versions=versions)] == [
         "torch2.99-legacy-opset18-ort1.98",
         "node-opset18-ort1.98",
@@ -63,12 +70,6 @@ def test_newer_versions_are_used_and_named(paths: Paths) -> None:
         f"not measured: torch 2.99 is used as {[*TORCH][-1]}, onnxruntime 1.98 is used as {NEWEST}. "
         "To measure: opmatrix probe"
     )
-
-
-def test_a_version_between_two_rows_is_used_as_the_older_one(paths: Paths) -> None:
-    versions = other(torch="2.14.0", onnxruntime="1.30.0")
-    line = measured.unmeasured(measured.use_rows(paths, versions), versions)
-    assert "torch 2.14 is used as 2.13, onnxruntime 1.30 is used as 1.24" in line
 
 
 @pytest.mark.parametrize(("package", "version", "known"), [("onnx", "1.99.0", "1.23"), ("onnxscript", "0.99.1", "0.7")])
@@ -81,18 +82,15 @@ def test_a_package_without_rows_is_named(paths: Paths, package: str, version: st
     assert measured.unmeasured(measured.read(table(paths, f'{package} = "{short}"')), versions) == ""
 
 
-def test_a_newer_python_is_named(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measured.sys, "version_info", (3, 99, 0))
-    assert "python 3.99 is used as 3.13" in measured.unmeasured(measured.read(paths), installed())
-
-
-def test_the_pinned_versions_are_measured(paths: Paths, root: Path) -> None:
+def test_the_pinned_versions_are_measured_and_others_are_named(
+    paths: Paths, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A newer Python, and a version that is too old."""
     pins = (root / "requirements/main.in").read_text()
     assert all(f"\n{name}=={cells.NEWEST[name]}." in pins for name in ("onnx", "onnxscript"))
     assert measured.unmeasured(measured.use_rows(paths, installed()), installed()) == ""
-
-
-def test_a_version_that_is_too_old_names_doctor(paths: Paths) -> None:
+    monkeypatch.setattr(measured.sys, "version_info", (3, 99, 0))
+    assert "python 3.99 is used as 3.13" in measured.unmeasured(measured.read(paths), installed())
     with pytest.raises(UsageError, match=r"^ONNX Runtime 1\.15 is too old; allowed: 1\.16 and newer\. .*opmatrix doc"):
         measured.use_rows(paths, other(onnxruntime="1.15.1"))
 
@@ -103,13 +101,10 @@ def test_the_rows_of_the_project_count(paths: Paths) -> None:
     versions = other(torch="2.99.0", onnxruntime="1.98.0")
     assert measured.unmeasured(measured.use_rows(paths, versions), versions) == ""
     assert "torch2.99-dynamo-opset26-ort1.98" in map(str, chosen_cells(paths, versions=versions))
-    assert (
-        cells.why_unreadable(cells.Cell.parse("node-opset26-ort1.31"))
-        == "ONNX Runtime 1.31 reads opsets up to 25, not 26"
-    )
-    assert cells.unshipped_rows("2.99", "1.16") == [
-        str(Torch(legacy=range(7, 21), dynamo=range(18, 27), label=range(21, 24), python=""))
-    ]
+    why = cells.why_unreadable(cells.Cell.parse("node-opset26-ort1.31"))
+    assert why == "ONNX Runtime 1.31 reads opsets up to 25, not 26"
+    row = Torch(legacy=range(7, 21), dynamo=range(18, 27), label=range(21, 24), python="")
+    assert cells.unshipped_rows("2.99", "1.16") == [str(row)]
     assert cells.unshipped_rows("2.13", "1.18") == []
 
 
@@ -142,14 +137,20 @@ def test_a_mistake_in_the_table_is_an_error(paths: Paths, text: str, message: st
         measured.read(table(paths, text))
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["[tool.opmatrix]\nmatrix.onnx = '1.24'\n", "[tool]\nopmatrix = { matrix = { onnx = '1.24' } }\n",
-     "[tool.opmatrix]\n'matrix' = { onnx = '1.24' }\n", "[ tool . opmatrix . matrix ]\nonnx = '1.24'\n"],
-)  # fmt: skip
-def test_the_table_is_found_in_every_spelling(tmp_path: Path, text: str) -> None:
-    (tmp_path / "pyproject.toml").write_text(text)
-    assert measured.read(Paths(tmp_path)).newest == {"onnx": "1.24"}
+def test_the_table_is_found_in_every_spelling(tmp_path: Path) -> None:
+    """One that cannot be edited stays as it is."""
+    inline = "[tool]\nopmatrix = { matrix = { onnx = '1.24' } }\n"
+    for text in (
+        "[tool.opmatrix]\nmatrix.onnx = '1.24'\n",
+        "[tool.opmatrix]\n'matrix' = { onnx = '1.24' }\n",
+        "[ tool . opmatrix . matrix ]\nonnx = '1.24'\n",
+        inline,
+    ):
+        (tmp_path / "pyproject.toml").write_text(text)
+        assert measured.read(Paths(tmp_path)).newest == {"onnx": "1.24"}
+    with pytest.raises(UsageError, match=r'does not edit\. Add to it:\nort\."1\.33" = { ir = 14, opset = 27 }\nonnx'):
+        measured.write(Paths(tmp_path), {**LINES, "onnx": '"1.25"'})
+    assert (tmp_path / "pyproject.toml").read_text() == inline
 
 
 # What `opmatrix probe` writes.
@@ -191,14 +192,6 @@ def test_a_row_is_written_and_all_else_stays(tmp_path: Path, before: str) -> Non
     assert path.read_text() == once
 
 
-def test_a_table_that_cannot_be_edited_stays_as_it_is(tmp_path: Path) -> None:
-    text = "[tool]\nopmatrix = { matrix = { onnx = '1.23' } }\n"
-    (tmp_path / "pyproject.toml").write_text(text)
-    with pytest.raises(UsageError, match=r'does not edit\. Add to it:\nort\."1\.33" = { ir = 14, opset = 27 }\nonnx'):
-        measured.write(Paths(tmp_path), LINES)
-    assert (tmp_path / "pyproject.toml").read_text() == text
-
-
 def test_a_written_row_is_read_again() -> None:
     for row in (*TORCH.values(), *ORT.values()):
         text = f"x = {measured.as_toml(row)}"
@@ -212,16 +205,13 @@ def test_a_written_row_is_read_again() -> None:
 
 
 @pytest.fixture
-def command(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def command(paths: Paths) -> Any:
     made = probe.Probe.__new__(probe.Probe)
     made.__dict__["_paths"] = paths
-    yield made
+    return made
 
 
 def probed(command: Any, ort: dict[str, int], version: str) -> list[probe.Probed]:
-    from opmatrix.engine.tasks import StepTask
-    from opmatrix.records.step import Step
-
     files = [command._paths.root / name for name in ("limits.json", "dtypes.json")]
     for path, content in zip(files, (ort, {"float32": {"ort": ""}, "uint16": {"ort": "no such type"}}), strict=True):
         path.write_text(json.dumps(content))
@@ -240,14 +230,11 @@ def test_a_new_version_is_written_into_the_project(command: Any, capsys: pytest.
     assert "note: ONNX Runtime, 1.98: uint16 is not supported: no such type; declared: from 1.16 on" in said
 
 
-def test_a_version_whose_row_is_right_is_not_written(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_row_is_written_over_and_a_right_one_is_not(command: Any) -> None:
     before = (command._paths.root / "pyproject.toml").read_text()
     row = ORT[NEWEST]
     command._write(probed(command, {"ir": row.ir, "opset": row.opset}, NEWEST))
     assert (command._paths.root / "pyproject.toml").read_text() == before
-
-
-def test_a_wrong_row_is_written_over(command: Any) -> None:
     command._write(probed(command, {"ir": 99, "opset": 30}, NEWEST))
     assert measured.read(command._paths).ort[NEWEST].ir == 99
 
@@ -264,3 +251,53 @@ def test_in_a_checkout_a_difference_is_an_error(command: Any, root: Path) -> Non
     ]
     with pytest.raises(ProbeError, match=f"^ONNX Runtime {NEWEST} reads IR versions up to 99, declared: "):
         probe._require_declared(probed(command, {"ir": 99, "opset": 30}, NEWEST))
+
+
+def declared(version: str) -> list[Export]:
+    """Return the probe's result for a torch that matches its row."""
+    row = TORCH[version]
+    found = [Export(exporter="legacy", opset=o, ir=ir_version("legacy", o)) for o in row.legacy]
+    found += [Export(exporter="legacy", opset=o, ir=9, label=True) for o in row.label]
+    found.append(Export(exporter="legacy", opset=24, wrong="it raised ValueError"))
+    found.append(Export(exporter="dynamo", opset=17, wrong="it wrote opset 18"))
+    return found + [Export(exporter="dynamo", opset=o, ir=10) for o in row.dynamo]
+
+
+def differences(version: str, found: Sequence[Export]) -> list[str]:
+    return torch_differences(version, found, TORCH[version])
+
+
+def test_each_difference_from_the_declared_row_is_named() -> None:
+    """A legal opset that does not run, an illegal one that runs, a label and an IR version."""
+    assert differences("2.13", declared("2.13")) == differences("1.13", declared("1.13")) == []
+    found = declared("2.13")
+    found[-1] = replace(found[-1], wrong="it wrote opset 18")
+    assert differences("2.13", found) == [
+        "torch 2.13, dynamo exporter, opset 25: declared legal, and it wrote opset 18",
+        'The row that was measured: "2.13": Torch(legacy=range(7, 21), dynamo=range(18, 25), label=range(21, 24))',
+    ]
+    found = [replace(one, wrong="", ir=10) if one.wrong else one for one in declared("2.13")]
+    assert [line for line in differences("2.13", found) if "illegal" in line] == [
+        "torch 2.13, legacy exporter, opset 24: declared illegal, and it runs",
+        "torch 2.13, dynamo exporter, opset 17: declared illegal, and it runs",
+    ]
+    found = declared("2.13")
+    found[0], found[14] = replace(found[0], ir=4), replace(found[14], label=False, wrong="it raised ValueError")
+    assert differences("2.13", found)[:2] == [
+        "torch 2.13, legacy exporter, opset 7: IR version 4, declared: 3",
+        "torch 2.13, legacy exporter, opset 21: its nodes are not of an older opset; declared otherwise",
+    ]
+    assert all(ort_differences(version, row, row) == [] for version, row in ORT.items())
+    lines = ort_differences("1.18", Ort(ir=10, opset=22), ORT["1.18"])
+    assert lines[0] == "ONNX Runtime 1.18 reads opsets up to 22, declared: 21"
+
+
+def test_the_measured_row() -> None:
+    """Of opsets with gaps it has the longest part."""
+    row = torch_row(declared("2.13"))
+    assert row == TORCH["2.13"]
+    assert source("2.17", row) == '"2.17": Torch(legacy=range(7, 21), dynamo=range(18, 26), label=range(21, 24))'
+    assert source("1.33", Ort(ir=13, opset=27)) == '"1.33": Ort(ir=13, opset=27)'
+    assert source("1.13", torch_row(declared("1.13"))) == '"1.13": Torch(legacy=range(7, 18), no_dynamo=...)'
+    assert torch_row(one for one in declared("2.13") if one.opset not in (9, 20, 25)).legacy == range(10, 20)
+    assert torch_row(one for one in declared("2.13") if one.opset not in (21, 22)).dynamo == range(23, 26)

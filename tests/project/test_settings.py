@@ -24,27 +24,26 @@ from opmatrix.project.settings import (
     step_limits,
     with_environment,
 )
-
-
-def test_a_setting_that_is_no_table_is_a_mistake_of_its_user(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text("[tool.opmatrix]\nlimits = 5\n")
-    with pytest.raises(UsageError, match="limits: found 5, allowed: a table"):
-        step_limits(Paths(tmp_path))
+from tests.support.projects import write_files
 
 
 @pytest.mark.parametrize(
     ("table", "text"),
     [
-        ("seconds = 0", "seconds: found 0, allowed: a number above 0"),
-        ("written = '4 GB'", "written: found '4 GB', allowed: a number above 0"),
-        ("megabyte = 5", "megabyte: unknown setting, allowed: seconds, megabytes, written; did you mean 'megabytes'?"),
+        ("[tool.opmatrix]\nlimits = 5", "limits: found 5, allowed: a table"),
+        ("[tool.opmatrix.limits]\nseconds = 0", "seconds: found 0, allowed: a number above 0"),
+        ("[tool.opmatrix.limits]\nwritten = '4 GB'", "written: found '4 GB', allowed: a number above 0"),
+        (
+            "[tool.opmatrix.limits]\nmegabyte = 5",
+            "megabyte: unknown setting, allowed: seconds, megabytes, written; did you mean 'megabytes'?",
+        ),
     ],
 )
 def test_a_wrong_limit_is_reported(table: str, text: str, tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text(f"[tool.opmatrix.limits]\n{table}\n")
+    (tmp_path / "pyproject.toml").write_text(f"{table}\n")
     with pytest.raises(UsageError) as caught:
         step_limits(Paths(tmp_path))
-    assert str(caught.value) == f"pyproject.toml: [tool.opmatrix.limits]: {text}"
+    assert str(caught.value) == f"pyproject.toml: {table.partition(chr(10))[0]}: {text}"
 
 
 def test_all_wrong_opsets_are_reported_also_those_that_are_missing(tmp_path: Path) -> None:
@@ -69,7 +68,6 @@ def test_cache_folder(environ: dict[str, str], folder: str) -> None:
     assert cache_folder(environ) == Path(folder)
 
 
-ROOT = Path(__file__).parents[2]
 DOIT = (sys.executable, "-m", "doit")
 
 
@@ -80,18 +78,15 @@ def project(folder: Path, settings: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
+def test_the_format_is_read(tmp_path: Path) -> None:
+    for settings, expected in (
         ("", 0),
         ("[tool.opmatrix.opsets]\nlegacy = [18]\n", 0),
         ("[tool.opmatrix]\nformat = 1\n", 1),
         ("[tool.opmatrix]\n# why\nformat = 1 # the newest\n", 1),
         ("[tool.opmatrix]\nformat = 7\n", 7),
-    ],
-)
-def test_the_format_is_read(tmp_path: Path, settings: str, expected: int) -> None:
-    assert read_format(project(tmp_path, settings)) == expected
+    ):
+        assert read_format(project(tmp_path, settings)) == expected
 
 
 @pytest.mark.parametrize(
@@ -110,19 +105,13 @@ def test_a_path_in_which_nothing_can_be_built_is_refused_before_anything_is_made
     assert not (folder / "build").exists()
 
 
-@pytest.mark.parametrize("value", ['"1"', "true", "-1", "1.0", "[1]"])
-def test_an_invalid_format_is_an_error(tmp_path: Path, value: str) -> None:
-    with pytest.raises(UsageError, match=r"\[tool\.opmatrix\]: format: found .*, allowed: a number up to"):
+@pytest.mark.parametrize("value", ['"1"', "true", "-1", "1.0", "[1]", FORMAT + 1])
+def test_an_invalid_format_or_a_newer_one_is_an_error(tmp_path: Path, value: str | int) -> None:
+    check_format(Path(__file__).parents[2])
+    newer = rf"has format {value} .* reads format {FORMAT}\. Install a newer"
+    invalid = r"\[tool\.opmatrix\]: format: found .*, allowed: a number up to"
+    with pytest.raises(UsageError, match=newer if isinstance(value, int) else invalid):
         check_format(project(tmp_path, f"[tool.opmatrix]\nformat = {value}\n"))
-
-
-def test_a_newer_format_needs_a_newer_opmatrix(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=rf"has format {FORMAT + 1} .* reads format {FORMAT}\. Install a newer"):
-        check_format(project(tmp_path, f"[tool.opmatrix]\nformat = {FORMAT + 1}\n"))
-
-
-def test_this_project_has_the_format_of_its_opmatrix() -> None:
-    check_format(ROOT)
 
 
 @pytest.mark.parametrize(
@@ -143,36 +132,27 @@ def test_a_declaration_that_imports_the_old_package_is_one_sentence(tmp_path: Pa
     """A file that `opmatrix update` has not rewritten, such as one that was merged later."""
     opsets = "[tool.opmatrix.opsets]\nlegacy = [18]\ndynamo = [18]\nnode = [18]\n"
     project(tmp_path, f"[tool.opmatrix]\nformat = 1\n\n{opsets}")
-    (tmp_path / "dodo.py").write_text(
-        "from opmatrix.commands.dodo import tasks_of\n\ntask_pipeline = tasks_of(__file__)\n"
-    )
-    for name in ("spec", "cases"):
-        (tmp_path / f"ops/old/{name}.py").parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / f"ops/old/{name}.py").write_text("from pipeline.spec import OpSpec\n")
+    files = {f"ops/old/{name}.py": "from pipeline.spec import OpSpec\n" for name in ("spec", "cases")}
+    dodo = "from opmatrix.commands.dodo import tasks_of\n\ntask_pipeline = tasks_of(__file__)\n"
+    write_files(tmp_path, {"dodo.py": dodo, **files})
     command = [sys.executable, "-m", "opmatrix", "check-declaration", "old"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == SpecError.exit_code
-    assert done.stderr.splitlines() == [
-        f"ops/old/{name}.py:1: imports 'pipeline', which is 'opmatrix' since format 1. "
-        "Write `from opmatrix.spec import ...`"
-        for name in ("spec", "cases")
-    ]
+    text = "imports 'pipeline', which is 'opmatrix' since format 1. Write `from opmatrix.spec import ...`"
+    assert done.stderr.splitlines() == [f"{file}:1: {text}" for file in files]
 
 
 FACTORS = Factors(torches=("1.13", "2.13"), orts=("1.18", "1.31"), opsets=(9, 18, 25))
 
 
 def test_only_supported_versions_have_a_name() -> None:
-    assert list(FACTORS.names()) == [
-        "torch1.13",
-        "torch1.13-opset9",
-        "torch2.13",
-        "torch2.13-opset9",
-        "torch2.13-opset18",
-        "torch2.13-opset25",
-        "ort1.18",
-        "ort1.31",
-    ]
+    """An opset is a part of its torch."""
+    first = ["torch1.13", "torch1.13-opset9", "torch2.13", "torch2.13-opset9"]
+    assert [*FACTORS.names()] == [*first, "torch2.13-opset18", "torch2.13-opset25", "ort1.18", "ort1.31"]
+    assert labels("torch2.13", main="2.13") == ("full", "torch", "quick")
+    assert labels("torch1.13", main="2.13") == ("full", "torch")
+    assert labels("ort1.18", main="2.13") == ("full", "ort")
+    assert labels("torch2.13-opset18", main="2.13") == ()
 
 
 @pytest.mark.parametrize(
@@ -205,13 +185,6 @@ def test_the_cells_that_a_name_chooses(name: str, choice: Choice | None) -> None
 def test_an_unsupported_name_has_the_reason_of_the_table(name: str, reason: str) -> None:
     with pytest.raises(UsageError, match=re.escape(reason)):
         FACTORS.choice(name)
-
-
-def test_an_opset_is_a_part_of_its_torch() -> None:
-    assert labels("torch2.13", main="2.13") == ("full", "torch", "quick")
-    assert labels("torch1.13", main="2.13") == ("full", "torch")
-    assert labels("ort1.18", main="2.13") == ("full", "ort")
-    assert labels("torch2.13-opset18", main="2.13") == ()
 
 
 def test_tox_without_arguments_runs_the_fast_environments(root: Path) -> None:

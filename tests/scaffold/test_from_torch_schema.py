@@ -1,17 +1,21 @@
-"""A torch schema as a declaration, or every reason why it cannot be declared."""
+"""A torch schema as a declaration, or every reason why it cannot be declared. ATen operators as overrides, from the
+output of `aten_process`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from opmatrix.basics.errors import UsageError
 from opmatrix.scaffold.from_torch_schema import from_schema
+from opmatrix.scaffold.new_operator import from_aten
 from opmatrix.signature import parser
 from opmatrix.signature.parser import Parameter
 from opmatrix.signature.signature import torch_schema
-from opmatrix.spec import SameAs, TorchOp
+from opmatrix.spec import FromKernel, Override, SameAs, TorchOp
 from tests.support.torch_schemas import SCHEMAS
 
 
@@ -42,17 +46,14 @@ def test_names_follow_from_the_schema() -> None:
     assert (spec.name, spec.onnx.op_type, spec.torch and spec.torch.name) == ("other", "Third", "my::op")
 
 
-def test_results_may_have_the_names_of_arguments() -> None:
+def test_results_may_have_the_names_of_arguments_and_an_argument_that_of_the_type_variable() -> None:
     """torch infers such a schema from a function that is registered without one, as all of torch_sparse's are."""
-    spec = from_schema("torch_sparse::ptr2ind(Tensor _0, int _1) -> Tensor _0", domain="my.domain").spec
-    assert [o.name for o in spec.outputs] == ["y"]
-    two = from_schema("torch_sparse::relabel(Tensor _0, Tensor _1) -> (Tensor _0, Tensor _1)", domain="my.domain").spec
-    assert [o.name for o in two.outputs] == ["y0", "y1"]
-    kept = from_schema("my::f(Tensor x) -> (Tensor x, Tensor index)", domain="my.domain").spec
-    assert [o.name for o in kept.outputs] == ["y0", "index"]
-
-
-def test_an_argument_may_have_the_name_of_the_type_variable() -> None:
+    for schema, names in (
+        ("torch_sparse::ptr2ind(Tensor _0, int _1) -> Tensor _0", ["y"]),
+        ("torch_sparse::relabel(Tensor _0, Tensor _1) -> (Tensor _0, Tensor _1)", ["y0", "y1"]),
+        ("my::f(Tensor x) -> (Tensor x, Tensor index)", ["y0", "index"]),
+    ):
+        assert [o.name for o in from_schema(schema, domain="my.domain").spec.outputs] == names
     spec = from_schema("my::f(Tensor T) -> Tensor", domain="my.domain").spec
     assert [*spec.types] == [spec.inputs[0].type] == ["T_2"]
 
@@ -112,42 +113,41 @@ def test_the_schema_is_written_where_it_does_not_follow(schema: str) -> None:
     assert draft.notes == ()
 
 
-def test_a_name_that_code_cannot_have_stays_in_torch_and_in_the_node() -> None:
-    spec = from_schema("my::f(Tensor from, int signed) -> Tensor", domain="my.domain").spec
-    assert (spec.inputs[0].name, spec.inputs[0].torch_name) == ("from_", "from")
-    (attribute,) = spec.attributes
-    assert (attribute.name, attribute.torch_name, attribute.onnx_name) == ("signed_", "signed", "signed")
+@pytest.mark.parametrize(
+    ("arguments", "attributes", "is_kept"),
+    [
+        ("str[] names, str[]? more=None", [("names", "strings", False, None), ("more", "strings", True, None)], False),
+        ("Scalar a, Scalar b=2", [("a", "float", False, None), ("b", "float", False, 2.0)], True),
+        ("Scalar x0, Scalar? c=None", [("x0", "float", False, None), ("c", "float", True, None)], True),
+        ("float? a=None, int[]? b=None", [("a", "float", True, None), ("b", "ints", True, None)], False),
+        ("float? a=2, int[]? b=None", [("a", "float", True, None), ("b", "ints", True, None)], True),
+    ],
+)  # fmt: skip
+def test_the_kinds_of_attributes(arguments: str, attributes: list[tuple[object, ...]], is_kept: bool) -> None:
+    """A schema that does not follow from the declaration is kept."""
+    schema = f"my::f(Tensor x, {arguments}) -> Tensor"
+    spec = from_schema(schema, domain="d").spec
+    assert [(a.name, a.kind, a.optional, a.default) for a in spec.attributes] == attributes
+    assert spec.torch and spec.torch.schema == (schema if is_kept else "")
 
 
-def test_lists_of_strings_are_attributes() -> None:
-    names, more = from_schema("my::f(Tensor x, str[] names, str[]? more=None) -> Tensor", domain="d").spec.attributes
-    assert (names.kind, names.optional, more.kind, more.optional) == ("strings", False, "strings", True)
-
-
-def test_a_scalar_is_a_float() -> None:
-    spec = from_schema("my::f(Tensor x, Scalar a, Scalar b=2, Scalar? c=None) -> Tensor", domain="d").spec
-    assert [(a.kind, a.default, a.optional) for a in spec.attributes] == [
-        ("float", None, False), ("float", 2.0, False), ("float", None, True),
-    ]  # fmt: skip
-    assert spec.torch is not None and "Scalar b=2" in spec.torch.schema
-
-
-def test_arguments_about_memory_have_one_value() -> None:
-    draft = from_schema("my::f(Tensor x, *, ScalarType? dtype=None, bool? pin_memory=None) -> Tensor", domain="d")
-    assert draft.notes == ("dtype, pin_memory: None is the only legal value",)
-    assert draft.spec.attributes == ()
-
-
-def test_arguments_without_a_default_have_one_value() -> None:
-    text = "my::f(Tensor x, ScalarType dtype, Layout? layout, *, Device device) -> Tensor"
+@pytest.mark.parametrize(
+    ("arguments", "fixed", "note"),
+    [
+        ("*, ScalarType? dtype=None, bool? pin_memory=None", {}, "dtype, pin_memory: None is the only legal value"),
+        (
+            "ScalarType dtype, Layout? layout, *, Device device",
+            {"dtype": "float32", "layout": None, "device": "cpu"},
+            "fixed= of TorchOp has the only legal values, dtype=float32, layout=None, device=cpu: change them if yours "
+            "are others",
+        ),
+    ],
+)
+def test_arguments_about_memory_have_one_value(arguments: str, fixed: dict[str, str | None], note: str) -> None:
+    text = f"my::f(Tensor x, {arguments}) -> Tensor"
     draft = from_schema(text, domain="d")
-    fixed = {"dtype": "float32", "layout": None, "device": "cpu"}
-    assert draft.spec.torch == TorchOp(name="my::f", schema=text, fixed=fixed)
-    assert draft.notes == (
-        "fixed= of TorchOp has the only legal values, dtype=float32, layout=None, device=cpu: change them if "
-        "yours are others",
-    )
-    assert draft.spec.attributes == ()
+    assert (draft.spec.torch, draft.spec.attributes) == (TorchOp(name="my::f", schema=text, fixed=fixed), ())
+    assert draft.notes == (note,)
 
 
 def test_written_arguments_are_inputs_with_an_output_and_out_arguments_are_outputs() -> None:
@@ -175,8 +175,8 @@ def test_a_written_argument_with_the_name_of_an_output_is_one() -> None:
     assert alone.notes == ()
 
 
-# At 71b51ad8: the second to the fourth and `int[] sizes=[]` were accepted; the first, `int n=0`, `SymInt n=-2` and
-# `float x` were refused without their columns.
+# At 71b51ad8: the second to the fourth, the last two and `int[] sizes=[]` were accepted; the first, `int n=0`,
+# `SymInt n=-2` and `float x` were refused without their columns.
 REFUSED = [
     ("my::name(Tensor x) -> Tensor", 5, "found the name 'name', allowed: one without '__' in front, and none of _dir"),
     ("load_library::f(Tensor x) -> Tensor", 1, "torch.ops has attributes of its own with these names"),
@@ -231,6 +231,10 @@ REFUSED = [
     ("my::f(Tensor x, float x) -> Tensor", 23, "'x' a second time; rename one"),
     ("f(Tensor x) -> Tensor", 1, "write 'my::f'"),
     ("aten::f(Tensor x) -> Tensor", 1, "give --override aten::f"),
+    ("my::f(Tensor(a!) x, Tensor results) -> Tensor(a!)", 28, "'results' names something else in generated code, "
+     "allowed: another name"),
+    ("my::f(Tensor(a!) x, Tensor torch) -> Tensor(a!)", 28, "'torch' names something else in generated code, "
+     "allowed: another name"),
 ]  # fmt: skip
 
 
@@ -266,11 +270,12 @@ def test_all_reasons_are_reported_at_once() -> None:
     ]  # fmt: skip
 
 
-# At 71b51ad8: the first and the fifth to the eighth were refused, the fourth kept its names.
+# At 71b51ad8: the first and the sixth to the ninth were refused, the fifth kept its names.
 @pytest.mark.parametrize(
     ("schema", "names"),
     [
         ("my::f(Tensor f, int k) -> Tensor", ["f_", "k", "y"]),  # the operator's own name
+        ("my::f(Tensor from, int signed) -> Tensor", ["from_", "signed_", "y"]),
         ("my::f(Tensor stack, int results) -> Tensor", ["stack_", "results_", "y"]),
         ("my::f(Tensor check_dtype, float TensorView) -> Tensor", ["check_dtype_", "TensorView_", "y"]),
         ("my::f(Tensor known, str errno, bool NULL) -> Tensor", ["known_", "errno_", "NULL_", "y"]),
@@ -290,14 +295,6 @@ def test_no_part_has_a_name_that_the_generated_code_uses(schema: str, names: lis
     named = [a.name for a in parser.parse(schema).arguments]
     assert [p.torch_name or p.name for p in (*spec.inputs, *spec.attributes)] == named
     assert [a.onnx_name or a.name for a in spec.attributes] == named[len(spec.inputs) :]
-
-
-# At 71b51ad8: neither was refused.
-@pytest.mark.parametrize("name", ["results", "torch"])
-def test_an_argument_that_python_needs_by_a_name_in_use_is_refused(name: str) -> None:
-    with pytest.raises(UsageError) as raised:
-        from_schema(f"my::f(Tensor(a!) x, Tensor {name}) -> Tensor(a!)", domain="d")
-    assert f"column 28: {name!r} names something else in generated code, allowed: another name" in str(raised.value)
 
 
 # At 71b51ad8: the first seven were refused, the last four kept their names.
@@ -329,15 +326,64 @@ def test_no_part_has_a_name_that_its_reference_uses(schema: str, names: list[str
     ] == names
 
 
-def test_an_argument_that_may_be_none_is_an_optional_attribute() -> None:
-    """With the default None the schema follows from the declaration; otherwise it is kept."""
-    derived, kept = (
-        from_schema(f"my::f(Tensor x, float? a{default}, int[]? b=None) -> Tensor", domain="my.domain").spec
-        for default in ("=None", "=2")
+def facts(*schemas: str, shape: tuple[int, ...] = (3, 4), outputs: tuple[tuple[tuple[int, ...], str], ...] = ()) -> Any:
+    runs = {"shape": list(shape), "outputs": [{"shape": list(s), "dtype": d} for s, d in outputs]} if outputs else None
+    by_overload = {s.partition("(")[0].partition(".")[2]: s for s in schemas}
+    return {"torch": "2.13.0", "schemas": by_overload, "runs": dict.fromkeys(by_overload, runs), "near": ["aten::sinh"]}
+
+
+F32 = (((3, 4), "float32"),)
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [("aten::sinh", ("sinh", "Sinh")), ("aten::sqrt", ("aten_sqrt", "Sqrt"))],
+    ids=["free", "reserved"],
+)
+def test_an_operator_of_torch_is_overridden(name: str, names: tuple[str, str]) -> None:
+    draft = from_aten(facts(f"{name}(Tensor self) -> Tensor", outputs=F32), name, domain="my.aten")
+    assert draft.aten == name and (draft.spec.name, draft.spec.onnx.op_type) == names
+    assert draft.spec.torch == TorchOp(name=name, overrides=(Override(name=name),))
+    assert [i.name for i in draft.spec.inputs] == ["x"]
+
+
+def test_an_argument_that_is_no_attribute_is_left_out_if_it_has_a_default() -> None:
+    text = (
+        "aten::softmax_like(Tensor self, int dim, Scalar beta=1, SymInt[2] size=0, ScalarType? dtype=None, "
+        "int? n=None, MemoryFormat f=contiguous_format) -> Tensor"
     )
-    for spec in (derived, kept):
-        assert [(a.name, a.kind, a.optional, a.default) for a in spec.attributes] == [
-            ("a", "float", True, None), ("b", "ints", True, None),
-        ]  # fmt: skip
-    assert derived.torch and not derived.torch.schema
-    assert kept.torch and kept.torch.schema == "my::f(Tensor x, float? a=2, int[]? b=None) -> Tensor"
+    draft = from_aten(facts(text, outputs=F32), "aten::softmax_like", domain="my.aten")
+    assert [(a.name, a.kind, a.default) for a in draft.spec.attributes] == [
+        ("dim", "int", None), ("beta", "int", 1), ("size", "ints", (0, 0)),
+    ]  # fmt: skip
+    assert "dtype, n, f" in draft.notes[0] and draft.aten
+
+
+def test_outputs_have_the_types_of_torchs() -> None:
+    text = "aten::split_up(Tensor self, Tensor other) -> (Tensor values, Tensor indices)"
+    draft = from_aten(facts(text, outputs=(((3, 4), "float32"), ((12,), "int64"))), "aten::split_up", domain="my.aten")
+    assert [(o.name, o.type, o.shape) for o in draft.spec.outputs] == [
+        ("values", "T", SameAs(input="x")), ("indices", "int64", FromKernel(rank=1)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "name", "message"),
+    [
+        (facts(), "torchvision::nms", "--override takes torch's own operators, aten::name, and 'torchvision::nms' "
+         "is of"),
+        (facts(), "aten::sinnh", "torch 2.13.0 has no operator 'aten::sinnh'; did you mean 'aten::sinh'?"),
+        (facts("aten::add.Tensor(Tensor self, Tensor other) -> Tensor"), "aten::add", "without a default overload"),
+        (facts("aten::sum(Tensor self) -> Tensor", "aten::sum.dim(Tensor self, int[1] dim) -> Tensor"), "aten::sum.dim",
+         "the overload 'dim' of aten::sum cannot be overridden: .* torch 2.13.0 has aten::sum.default, "),
+        (facts("aten::relu_(Tensor(a!) self) -> Tensor(a!)"), "aten::relu_",
+         "column 13: .*override that one, which returns"),
+        (facts("aten::f(Tensor self, int? n) -> Tensor"), "aten::f", "int.* may be None"),
+        (facts("aten::f(Tensor self, int dim, Tensor index) -> Tensor"), "aten::f", "it comes before a tensor"),
+        (facts("aten::f(Tensor self) -> Tensor[]"), "aten::f", "any number of outputs"),
+        (facts("aten::f(int n) -> Tensor"), "aten::f", "no argument is a Tensor"),
+    ],
+)  # fmt: skip
+def test_an_operator_that_cannot_be_overridden_is_refused(found: Any, name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        from_aten(found, name, domain="my.aten")

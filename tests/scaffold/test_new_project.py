@@ -22,7 +22,6 @@ from opmatrix.scaffold import new_project
 from opmatrix.wheel import settings
 
 FILES = [".gitignore", "README.md", "dodo.py", "pyproject.toml", "tox.ini", "toxfile.py"]
-DOIT = [sys.executable, "-m", "doit"]
 
 
 def below(folder: Path) -> list[str]:
@@ -64,7 +63,8 @@ def opmatrix(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return Typed(monkeypatch, capsys)
 
 
-def test_a_project_is_written(folder: Path, opmatrix: Typed) -> None:
+def test_a_project_is_written(folder: Path, opmatrix: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also into a clone without files."""
     said = opmatrix("new", "--project", "deep/My-Ops")
     made = folder / "deep/My-Ops"
     assert below(made) == FILES and is_project(made)
@@ -72,6 +72,10 @@ def test_a_project_is_written(folder: Path, opmatrix: Typed) -> None:
     assert "next: cd deep/My-Ops\nthen: doit new --schema 'my::scale_shift(" in said
     assert tomllib.loads((made / "pyproject.toml").read_text())["tool"]["opmatrix"]["dist"]["name"] == "my_ops"
     assert all(default_opsets(Paths(made)).values()) and settings.read(Paths(made), ()) is None
+    (folder / "here/.git").mkdir(parents=True)
+    monkeypatch.chdir(folder / "here")
+    opmatrix("new", "--project", ".")
+    assert below(folder / "here") == [".git", *FILES]
 
 
 def test_the_checkout_has_the_files_of_a_project(root: Path) -> None:
@@ -81,15 +85,6 @@ def test_the_checkout_has_the_files_of_a_project(root: Path) -> None:
         assert (root / name).read_text() == made[name]
     for text in (made["pyproject.toml"], (root / "pyproject.toml").read_text()):
         assert tomllib.loads(text)["tool"]["doit"] == {"loader": "opmatrix"}
-
-
-def test_a_clone_without_files_becomes_a_project(
-    folder: Path, opmatrix: Typed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (folder / "here/.git").mkdir(parents=True)
-    monkeypatch.chdir(folder / "here")
-    opmatrix("new", "--project", ".")
-    assert below(folder / "here") == [".git", *FILES]
 
 
 def test_existing_files_are_kept(folder: Path, opmatrix: Typed) -> None:
@@ -121,6 +116,9 @@ def test_no_project_inside_another(folder: Path, opmatrix: Typed) -> None:
         (["--project", "fine", "--schema", "my::f(Tensor x) -> Tensor"], "come into it later: leave out --schema"),
         (["--project", "/dev/null/fine"], "--project /dev/null/fine: Not a directory: '/dev/null/fine'. Nothing was "),
         (["--projekt", "fine"], "did you mean '--project'?"),
+        (["--project", "p", "--ci", "gitub"], "--ci: found 'gitub'; did you mean 'github'?; allowed: github"),
+        (["--ci", "github"], "no dodo.py in"),
+        (["--ci", "github", "--schema", "x"], "--ci writes a workflow, and operators come into it later: leave out"),
     ],
 )
 def test_invalid_options_are_reported(opmatrix: Typed, arguments: list[str], message: str) -> None:
@@ -128,9 +126,11 @@ def test_invalid_options_are_reported(opmatrix: Typed, arguments: list[str], mes
 
 
 def test_all_files_or_none(folder: Path, opmatrix: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that another program writes at the same time is kept."""
+
     def full(path: Path, *arguments: Any, **options: Any) -> IO[Any]:
         if path.name == "pyproject.toml":
-            (folder / "one/two/notes").touch()  # another program writes a file at the same time
+            (folder / "one/two/notes").touch()
             raise OSError(28, "No space left on device")
         return real(path, *arguments, **options)
 
@@ -140,13 +140,11 @@ def test_all_files_or_none(folder: Path, opmatrix: Typed, monkeypatch: pytest.Mo
         said = opmatrix("new", "--project", "one/two", code=2)
     assert said == f"--project {folder}/one/two: No space left on device. Nothing was written.\n"
     assert below(folder) == ["one", "one/two", "one/two/notes"]
-
-
-def test_a_file_that_appears_at_the_same_time_is_kept(folder: Path) -> None:
-    (folder / "README.md").write_text("mine")
-    with pytest.raises(UsageError, match=f"File exists: '{folder}/README.md'. Nothing was written"):
-        new_project.write(folder, new_project.render("one"))
-    assert below(folder) == ["README.md"] and (folder / "README.md").read_text() == "mine"
+    readme = folder / "one/README.md"
+    readme.write_text("mine")
+    with pytest.raises(UsageError, match=f"File exists: '{readme}'. Nothing was written"):
+        new_project.write(readme.parent, new_project.render("one"))
+    assert below(readme.parent) == ["README.md", "two", "two/notes"] and readme.read_text() == "mine"
 
 
 def test_commands_outside_any_project(folder: Path, opmatrix: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,27 +156,26 @@ def test_commands_outside_any_project(folder: Path, opmatrix: Typed, monkeypatch
     assert f"the project is in '{folder}/one': go there" in opmatrix(code=2)
 
 
-def test_doit_creates_a_project_as_opmatrix_does(folder: Path) -> None:
-    done = subprocess.run([*DOIT, "new", "--project", "one"], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0 and below(folder / "one") == FILES
-    outside = subprocess.run(DOIT, cwd=folder, capture_output=True, text=True)
+def doit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "doit", *arguments], cwd=folder, capture_output=True, text=True)
+
+
+def test_doit_creates_a_project_and_runs_only_what_opmatrix_plans(folder: Path) -> None:
+    assert doit(folder, "new", "--project", "one").returncode == 0 and below(folder / "one") == FILES
+    outside = doit(folder)
     assert outside.returncode == 3 and "Could not find dodo file" in outside.stderr
+    with (folder / "one/dodo.py").open("a") as file:
+        file.write("\n\ndef task_hello():\n    return {'actions': ['echo hello']}\n")
+    done = doit(folder / "one", "list")
+    assert done.returncode == 3 and done.stderr.startswith("dodo.py: found task 'hello', allowed: what opmatrix plans")
 
 
 def test_another_doit_project_keeps_its_commands(folder: Path) -> None:
     """doit sees the entry points of opmatrix in the same environment, but `run`, `list` and the state are doit's."""
     (folder / "dodo.py").write_text("def task_hello():\n    return {'actions': ['echo hello'], 'verbosity': 2}\n")
-    done = subprocess.run(DOIT, cwd=folder, capture_output=True, text=True)
+    done = doit(folder)
     assert (done.returncode, done.stdout) == (0, ".  hello\nhello\n")
     assert not (folder / "build").exists()
-
-
-def test_a_task_that_opmatrix_did_not_plan_is_an_error(folder: Path, opmatrix: Typed) -> None:
-    opmatrix("new", "--project", "one")
-    with (folder / "one/dodo.py").open("a") as file:
-        file.write("\n\ndef task_hello():\n    return {'actions': ['echo hello']}\n")
-    done = subprocess.run([*DOIT, "list"], cwd=folder / "one", capture_output=True, text=True)
-    assert done.returncode == 3 and done.stderr.startswith("dodo.py: found task 'hello', allowed: what opmatrix plans")
 
 
 def test_pyproject_may_name_a_command(folder: Path, opmatrix: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,43 +202,21 @@ def test_a_command_line_that_is_not_doits_is_rejected(monkeypatch: pytest.Monkey
 def test_a_workflow_comes_with_a_new_project_or_into_one(
     opmatrix: Typed, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One below the top of a repository says so. Its actions are pinned by commit."""
     said = opmatrix("new", "--project", "my_ops", "--ci", "github")
     assert f"wrote my_ops/{new_project.WORKFLOW}\n" in said
     written = (folder / "my_ops" / new_project.WORKFLOW).read_text()
     assert f"TORCH: torch=={installed().torch.partition('+')[0]}\n" in written
     assert f"OPMATRIX: opmatrix=={metadata.version('opmatrix')}\n" in written
     assert 'torch: ["1.13", "2.0", "2.6", "2.9", "2.13", "2.15"]\n' in written, "a job per torch"
+    used = re.findall(r"uses: (\S+) # v\d", written)
+    assert len(used) == written.count("uses:") and all(re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", u) for u in used)
     monkeypatch.chdir(folder / "my_ops")
     assert "is there already, and nothing is overwritten" in opmatrix.refused("--ci", "github")
     shutil.rmtree(".github")
     assert opmatrix("new", "--ci", "github") == f"wrote {new_project.WORKFLOW}\n"
     assert Path(new_project.WORKFLOW).read_text() == written
-
-
-def test_a_workflow_below_the_top_of_a_repository_says_so(
-    opmatrix: Typed, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    shutil.rmtree(".github")
     (folder / ".git").mkdir()
-    opmatrix("new", "--project", "my_ops")
-    monkeypatch.chdir(folder / "my_ops")
-    assert f"move {new_project.WORKFLOW} to {folder}, and add to each job: defaults: {{run: {{working-" in opmatrix(
-        "new", "--ci", "github"
-    )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--project", "p", "--ci", "gitub"), "--ci: found 'gitub'; did you mean 'github'?; allowed: github"),
-        (("--ci", "github"), "no dodo.py in"),
-        (("--ci", "github", "--schema", "x"), "--ci writes a workflow, and operators come into it later: leave out"),
-    ],
-)
-def test_a_workflow_that_cannot_be_written(opmatrix: Typed, arguments: tuple[str, ...], message: str) -> None:
-    assert message in opmatrix.refused(*arguments)
-
-
-def test_actions_are_pinned_by_commit() -> None:
-    (text,) = new_project.workflow("github").values()
-    used = re.findall(r"uses: (\S+) # v\d", text)
-    assert len(used) == text.count("uses:") and all(re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", one) for one in used)
+    moved = f"move {new_project.WORKFLOW} to {folder}, and add to each job: defaults: {{run: {{working-"
+    assert moved in opmatrix("new", "--ci", "github")

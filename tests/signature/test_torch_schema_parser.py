@@ -66,18 +66,12 @@ def test_results_are_read(results: str, found: list[tuple[str, str]]) -> None:
         ("my::op(Tensor[ x) -> Tensor", 16, "expected ']': the end of a list's type"),
         ("my::op(int a=[1, 2) -> Tensor", 19, "expected ',': a further item, or ']'"),
         ("my::op(Tensor x, float a=+1) -> Tensor", 26, "found '+1', expected a number without '+'"),
-        (
-            "my::op(Tensor x, float a=inf) -> Tensor",
-            26,
-            "found 'inf', expected a default that torch reads: a number in",
-        ),
+        ("my::op(Tensor x, float a=inf) -> Tensor", 26,
+         "found 'inf', expected a default that torch reads: a number in"),
         ("my::op(Tensor x, float[] a=[0, nan]) -> Tensor", 32, "found 'nan', expected a default that torch reads"),
         ("my::op(Tensor x, bool a=true) -> Tensor", 25, "found 'true', expected a default that torch reads"),
-        (
-            "my::op(Tensor x, float a=1e400) -> Tensor",
-            26,
-            "found '1e400', expected a number that torch reads: 0, or 2.2",
-        ),
+        ("my::op(Tensor x, float a=1e400) -> Tensor", 26,
+         "found '1e400', expected a number that torch reads: 0, or 2.2"),
         ("my::op(Tensor x, float[] a=[5e-324]) -> Tensor", 29, "found '5e-324', expected a number that torch reads"),
         ("my::op(Tensor x, int a=9223372036854775808) -> Tensor", 24, "expected an int of 64 bits"),
         ("my::op(Tensor x, str a='\\x41') -> Tensor", 24, "expected a string with the escapes that torch reads: a "),
@@ -87,7 +81,7 @@ def test_results_are_read(results: str, found: list[tuple[str, str]]) -> None:
         ("my::op(Tensor \u00e4) -> Tensor", 15, "found '\u00e4', expected the name of the argument of type Tensor"),
         ("my::op.default(Tensor x) -> Tensor", 8, "which torch takes neither as 'default' nor with '__' in front"),
     ],
-)
+)  # fmt: skip
 def test_an_error_shows_its_position(text: str, column: int, message: str) -> None:
     with pytest.raises(UsageError) as raised:
         parse(text)
@@ -102,21 +96,17 @@ def test_an_error_shows_its_position(text: str, column: int, message: str) -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            f"my::f(Tensor x, int[] y={'[' * 60_000}{']' * 60_000}) -> Tensor",
-            "expected at most 20 brackets within each",
-        ),
+        (f"my::f(Tensor x, int[] y={'[' * 60_000}{']' * 60_000}) -> Tensor",
+         "expected at most 20 brackets within each"),
         (f"my::f({'(' * 120_000}Tensor x) -> Tensor", "expected at most 20 brackets within each other"),
         (f"my::f({'Tuple(' * 20_000}Tensor x) -> Tensor", "expected at most 20 brackets within each other"),
         (f"{'[' * 120_000}", "^ column 1: found '[', expected the operator's name"),
-        (
-            "my::f(Tensor x, int[99999999999] y=1) -> Tensor",
-            "a default for each of 99999999999 items, allowed: at most",
-        ),
+        ("my::f(Tensor x, int[99999999999] y=1) -> Tensor",
+         "a default for each of 99999999999 items, allowed: at most"),
         (f"my::f(Tensor x, int y={'9' * 5000}) -> Tensor", "expected an int of 64 bits"),
     ],
     ids=lambda text: text[:40],
-)
+)  # fmt: skip
 def test_a_schema_without_end_is_refused_in_a_few_lines(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse(text)

@@ -19,14 +19,8 @@ from tests.support.torch_schemas import SCHEMAS
 pytestmark = pytest.mark.torch
 
 # How torch prints a type after it has parsed it.
-_SPELLED = {
-    "Scalar": "number",
-    "ScalarType": "int",
-    "Layout": "int",
-    "MemoryFormat": "int",
-    "SymInt": "int",
-    "SymBool": "bool",
-}
+_SPELLED = dict.fromkeys(("ScalarType", "Layout", "MemoryFormat", "SymInt"), "int")
+_SPELLED |= {"Scalar": "number", "SymBool": "bool"}
 
 
 def spelled(name: str) -> str:
@@ -44,9 +38,8 @@ def plain(value: object) -> object:
 
 def compared(ours: Parameter) -> bool:
     """Return whether torch prints the type in one way only."""
-    return (
-        re.fullmatch(r"(Tensor|int|float|bool|str|Scalar|SymInt|ScalarType)(\?|\[\d*\])*", ours.type.name) is not None
-    )
+    types = "Tensor|int|float|bool|str|Scalar|SymInt|ScalarType"
+    return re.fullmatch(rf"({types})(\?|\[\d*\])*", ours.type.name) is not None
 
 
 def test_every_schema_of_torch_is_read_as_torch_reads_it(torch: Any) -> None:

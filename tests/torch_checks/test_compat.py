@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from opmatrix.spec import (
     Attribute,
     Case,
     FromKernel,
-    Input,
     MemoryLayout,
     Model,
     OpSpec,
@@ -32,7 +32,6 @@ from opmatrix.spec import (
     TorchOp,
 )
 from opmatrix.torch_checks import compat, compat_transforms
-from opmatrix.torch_checks import compat as stage
 from opmatrix.torch_checks.compat import Compat, Row
 from opmatrix.torch_checks.compat_samples import bases, is_derived
 from opmatrix.torch_ops import features, transforms
@@ -115,6 +114,22 @@ def row(made: Compat, name: str) -> Row:
     return compat.row(name, compat.CHECKS[name], made)
 
 
+@contextmanager
+def further(
+    made: Compat, schema: str, kernel: Callable[..., Any], fake: Callable[..., Any] | None = None
+) -> Iterator[tuple[str, torch.library.Library]]:
+    """Define a further operator in the namespace of one, and give its name and library."""
+    assert made.spec.torch
+    namespace, name = made.spec.torch.name.partition("::")[0], schema.partition("(")[0]
+    library = torch.library.Library(namespace, "FRAGMENT")
+    library.define(schema)
+    library.impl(name, kernel, "CPU")
+    if fake:
+        torch.library.register_fake(f"{namespace}::{name}", fake, lib=library)
+    yield f"{namespace}::{name}", library
+    library._destroy()
+
+
 def test_the_rows_of_an_operator_without_a_fault(operator: Callable[..., Compat]) -> None:
     made = operator()
     found = {name: row(made, name) for name in compat.CHECKS}
@@ -131,25 +146,22 @@ def test_the_rows_of_an_operator_without_a_fault(operator: Callable[..., Compat]
 def test_torch_alone_serves_no_transform_of_the_gradient(operator: Callable[..., Compat]) -> None:
     """The reason for `transforms.register_gradient`: with torch.library.register_autograd, one row fails with an error
     and the other with zeros. If this test fails, torch does it itself."""
-    made = operator(gradient=None)
-    assert made.spec.torch
-    name = f"{made.spec.torch.name.partition('::')[0]}::plain"
-    library = torch.library.Library(name.partition("::")[0], "FRAGMENT")
-    library.define("plain(Tensor x) -> Tensor")
-    library.impl("plain", lambda x: x * x, "CPU")
 
     def save(ctx: Any, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
         ctx.save_for_backward(*inputs)
 
-    torch.library.register_autograd(name, lambda ctx, g: 2 * g * ctx.saved_tensors[0], setup_context=save, lib=library)
-    plain = getattr(torch.ops, name.partition("::")[0]).plain
-    x = torch.ones(3)
-    with pytest.raises(RuntimeError, match="it must override the setup_context"):
-        torch.func.grad(lambda x: plain(x).sum())(x)
-    with warnings.catch_warnings():  # of torch.jit.script, in torch's own rules for forward mode
-        warnings.simplefilter("ignore")
-        assert torch.func.jvp(plain, (x,), (x,))[1].eq(0).all()
-    library._destroy()
+    def formula(ctx: Any, grad: torch.Tensor) -> Any:
+        return 2 * grad * ctx.saved_tensors[0]
+
+    with further(operator(gradient=None), "plain(Tensor x) -> Tensor", lambda x: x * x) as (name, library):
+        torch.library.register_autograd(name, formula, setup_context=save, lib=library)
+        plain = getattr(torch.ops, name.partition("::")[0]).plain
+        x = torch.ones(3)
+        with pytest.raises(RuntimeError, match="it must override the setup_context"):
+            torch.func.grad(lambda x: plain(x).sum())(x)
+        with warnings.catch_warnings():  # of torch.jit.script, in torch's own rules for forward mode
+            warnings.simplefilter("ignore")
+            assert torch.func.jvp(plain, (x,), (x,))[1].eq(0).all()
 
 
 @pytest.mark.parametrize("layout", ["transposed", "sliced", "expanded", "flipped"])
@@ -176,24 +188,22 @@ def test_an_operator_that_the_project_does_not_define_in_torch(owner: TorchOp | 
     operator = Operator(spec=replace(SPEC, torch=owner), models=MODELS)
     message = f"^scaled: {why}, and `compat` runs the operators that a project defines in torch$"
     with pytest.raises(CompatError, match=message):
-        stage.run(Paths(tmp_path), operator)
+        compat.run(Paths(tmp_path), operator)
 
 
 def test_a_package_of_an_operator_with_an_empty_list(operator: Callable[..., Compat]) -> None:
     """torch passes None for it, 2.6 to 2.15. If this fails, torch passes the list, and the row can run such samples."""
-    made = operator(gradient=None)
-    name = f"{str(made.spec.torch and made.spec.torch.name).partition('::')[0]}::several"
-    library = torch.library.Library(name.partition("::")[0], "FRAGMENT")
-    library.define("several(Tensor x, Tensor[] more) -> Tensor")
-    library.impl("several", lambda x, more: sum(more, x), "CPU")
-    torch.library.register_fake(name, lambda x, more: torch.empty_like(x), lib=library)
-    inputs = (Input(name="x", type="T", dims=("N",)), Input(name="more", type="T", same_as="x", variadic=True))
-    spec = replace(made.spec, torch=TorchOp(name=name), inputs=inputs, attributes=())
-    model = Model(name="one", types={"T": "float32"}, cases=(Case(name="one", inputs={"x": Random(shape=(3,))}),))
-    found = row(compat.prepare(Operator(spec=spec, models=(model,)), None), "AOTInductor")
+
+    def total(x: torch.Tensor, more: Sequence[torch.Tensor]) -> torch.Tensor:
+        return sum(more, x)
+
+    schema = "several(Tensor x, Tensor[] more) -> Tensor"
+    with further(operator(gradient=None), schema, total, lambda x, more: torch.empty_like(x)) as (name, _):
+        spec = declare("several(x: T[N], more: T* like x) -> y: T like x", torch=name, types=FLOATS)
+        model = Model(name="one", types={"T": "float32"}, cases=(Case(name="one", inputs={"x": Random(shape=(3,))}),))
+        found = row(compat.prepare(Operator(spec=spec, models=(model,)), None), "AOTInductor")
     assert found.outcome == "refused", found.detail
     assert found.detail == "no case calls it with a value in more: in a package, torch passes None for an empty list"
-    library._destroy()
 
 
 def test_a_torch_without_packages(operator: Callable[..., Compat], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,11 +268,6 @@ def test_gradients_per_sample_in_one_call(operator: Callable[..., Compat]) -> No
 )
 def test_one_call_with_lists_and_absent_inputs(operator: Callable[..., Compat], arguments: str) -> None:
     """Both lists of tensors and lists of numbers have an axis of the samples, or None, for each item."""
-    made = operator(gradient=None)
-    name = f"{str(made.spec.torch and made.spec.torch.name).partition('::')[0]}::several"
-    library = torch.library.Library(name.partition("::")[0], "FRAGMENT")
-    schema = f"several({arguments}) -> (Tensor, Tensor)"
-    library.define(schema)
 
     def kernel(x: Any, bias: Any = None, more: Any = (), factors: Any = (3, 1)) -> tuple[torch.Tensor, torch.Tensor]:
         found = sum(more, x * factors[0]) + (0 if bias is None else bias)
@@ -271,32 +276,25 @@ def test_one_call_with_lists_and_absent_inputs(operator: Callable[..., Compat], 
     def fake(x: Any, *_: Any, **__: Any) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.empty_like(x), x.new_empty(x.shape[1])
 
-    library.impl("several", kernel, "CPU")
-    torch.library.register_fake(name, fake, lib=library)
-    spec = replace(
-        made.spec,
-        torch=TorchOp(name=name, batch="N", schema=f"{name.partition('::')[0]}::{schema}" if "*" in arguments else ""),
-        inputs=(
-            Input(name="x", type="T", dims=("C", "N")),
-            Input(name="bias", type="T", dims=("C", 1), optional=True),
-            Input(name="more", type="T", same_as="x", variadic=True),
-        ),
-        attributes=(Attribute(name="factors", kind="ints"),),
-        outputs=(
-            Output(name="y", type="T", shape=SameAs(input="x")),
-            Output(name="total", type="T", shape=SameAs(input="x", replace={0: None})),
-        ),
-    )
     x, bias = Random(shape=(3, 4)), Random(shape=(3, 1))
-    inputs = [{"x": x, "more": (x, x)}, {"x": x, "bias": bias, "more": (x,)}]
-    cases = [Case(name=f"case_{n}", inputs=given) for n, given in enumerate(inputs)]
+    given = ({"x": x, "more": (x, x)}, {"x": x, "bias": bias, "more": (x,)})
     models = tuple(
-        Model(name=c.name, types={"T": "float32"}, attributes={"factors": (3, 1)}, cases=(c,)) for c in cases
+        Model(name=name, types={"T": "float32"}, attributes={"factors": (3, 1)}, cases=(Case(name=name, inputs=one),))
+        for name, one in zip(("case_0", "case_1"), given, strict=True)
     )
-    found = row(compat.prepare(Operator(spec=spec, models=models), None), "torch.vmap")
+    schema = f"several({arguments}) -> (Tensor, Tensor)"
+    with further(operator(gradient=None), schema, kernel, fake) as (name, _):
+        written = f"{name.partition('::')[0]}::{schema}" if "*" in arguments else ""
+        spec = declare(
+            "several(x: T[C, N], bias: T[C, 1]?, more: T* like x) -> y: T like x",
+            Attribute(name="factors", kind="ints"),
+            Output(name="total", type="T", shape=SameAs(input="x", replace={0: None})),
+            torch=TorchOp(name=name, batch="N", schema=written),
+            types=FLOATS,
+        )
+        found = row(compat.prepare(Operator(spec=spec, models=models), None), "torch.vmap")
     assert found.outcome == "works", found.detail
     assert found.detail == "one call for all samples; one per sample where bias is mapped"
-    library._destroy()
 
 
 def test_a_batching_rule_that_calls_once_per_sample(
@@ -343,27 +341,16 @@ def test_vmap_is_refused_for_sizes_that_depend_on_data(operator: Callable[..., C
     assert found.detail.startswith("the size of y depends on the data, so the results of a batch are no tensor")
 
 
-FLOAT8 = declare(
-    "same(x: T) -> y: T like x",
-    torch="aten::clone",
-    onnx="my::Same",
-    summary="As it is.",
-    types={"T": ("float8_e5m2", "float32")},
-    tolerances={},
-)
-
-
-def test_what_has_a_gradient() -> None:
+def test_float8_has_no_gradient_and_does_not_displace_the_dtypes_that_have_one() -> None:
     dtypes = (torch.float8_e5m2, torch.float8_e4m3fnuz, torch.bfloat16, torch.float64, torch.uint8)
     assert [is_derived(torch.zeros(1, dtype=dtype)) for dtype in dtypes] == [False, False, True, True, False]
     stored = torch.ones(2).to(torch.float8_e4m3fn)
     assert torch.isfinite(compat_transforms._weighted([torch.ones(2), stored]))
-
-
-def test_float8_does_not_displace_the_dtypes_that_have_one() -> None:
+    types = {"T": ("float8_e5m2", "float32")}
+    spec = declare("same(x: T) -> y: T like x", torch="aten::clone", types=types, tolerances={})
     models = tuple(
         Model(name=dtype, types={"T": dtype}, cases=(Case(name=dtype, inputs={"x": Random(shape=(size,))}),))
         for dtype, size in (("float8_e5m2", 2), ("float32", 3))
     )
-    found = bases(Operator(spec=FLOAT8, models=models))
+    found = bases(Operator(spec=spec, models=models))
     assert [sample.model.types["T"] for sample in found] == ["float32", "float8_e5m2"]

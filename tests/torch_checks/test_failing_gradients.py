@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ from opmatrix.basics.errors import UsageError
 from opmatrix.declaration.load import load_operator
 from opmatrix.ort_checks import save_case
 from opmatrix.project.paths import Paths
-from tests.support.forked import forked
+from opmatrix.search import drawn
 from tests.support.projects import ROOT
 from tests.support.taken_away import replayed
-from tests.torch_checks.test_gradient_check import check
+from tests.torch_checks.test_gradient_check import check, measured, registered
 
 pytestmark = [pytest.mark.torch, pytest.mark.deep]
 
@@ -46,23 +45,14 @@ def soft_cap_backward(*inputs, **attributes):
 
 def failing(paths: Paths, name: str) -> dict[str, Any]:
     """Return what the report has of an operator's gradient."""
-    path = paths.mismatches(paths.register_manifest(name, "gradient", torch="2.13"))
-    (record,) = json.loads(path.read_text())["mismatches"]
-    found: dict[str, Any] = record
-    return found
+    (record,) = measured(paths, name)
+    return record
 
 
-def registered(paths: Paths, name: str) -> str:
-    def run() -> None:
-        from opmatrix.search import drawn
-        from opmatrix.torch_checks import register
-
-        drawn.write(paths.drawn_inputs(name), [])
-        register.run(paths, load_operator(paths, name), part="gradient")
-
-    import torch.fx.experimental.symbolic_shapes  # noqa: F401  # once for all children: gradcheck needs it
-
-    return forked(run, paths.root / "output")
+def without_drawn(paths: Paths, name: str) -> str:
+    """Return the message of the gradient part."""
+    drawn.write(paths.drawn_inputs(name), [])
+    return registered(paths, name)
 
 
 def saved(paths: Paths, name: str, record: dict[str, Any], into: Path) -> str:
@@ -90,7 +80,7 @@ def test_a_gradient_of_each_kind_of_schema_replays(project: str, name: str, tmp_
     paths = Paths(shutil.copytree(ROOT / "tests/projects" / project, tmp_path / "project"))
     formula = paths.torch_op(name)
     formula.write_text(formula.read_text() + TWICE)
-    assert "gradcheck says: Jacobian mismatch" in registered(paths, name)
+    assert "gradcheck says: Jacobian mismatch" in without_drawn(paths, name)
     record = failing(paths, name)
     counts = f"{record['output']}: {record['differing']} of {record['elements']} elements differ"
     assert counts in saved(paths, name, record, tmp_path / "saved")
@@ -118,7 +108,7 @@ def test_a_gradient_by_an_operator_has_data_and_no_folder(tmp_path: Path) -> Non
     paths = Paths(shutil.copytree(ROOT / "tests/projects/backward", tmp_path / "project"))
     reference = paths.reference("soft_cap_backward")
     reference.write_text(reference.read_text() + TWICE_IN_REFERENCE)
-    assert "gradcheck says: Jacobian mismatch" in registered(paths, "soft_cap")
+    assert "gradcheck says: Jacobian mismatch" in without_drawn(paths, "soft_cap")
     record = failing(paths, "soft_cap")
     assert record["differing"] and not record["saved"]
     with pytest.raises(

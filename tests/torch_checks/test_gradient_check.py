@@ -1,6 +1,6 @@
-"""The gradient of group_norm passes, and the message of a wrong one; tests/faults/gradients.toml has the faults. What a
-gradient check records and prints: what its samples cover, what they do not, and the numbers of a fault.
-tests/faults/gradients.toml has the faults that it finds, also with drawn inputs, of which there are none here.
+"""The gradient of group_norm passes, and the message of a wrong one. What a gradient check records and prints: what its
+samples cover, what they do not, and the numbers of a fault. tests/faults/gradients.toml has the faults that it finds,
+also with drawn inputs, of which there are none here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from opmatrix.ort_checks import save_case
 from opmatrix.project.paths import Paths
 from opmatrix.search import drawn as drawn_cases
 from tests.support.forked import forked
-from tests.support.projects import ROOT, Project, replace_in
+from tests.support.projects import ROOT, Project, edited, replace_in
 from tests.support.taken_away import replayed
 
 pytestmark = pytest.mark.torch
@@ -40,61 +40,71 @@ def few(project: Project, models: str) -> None:
     cases.write_text(cases.read_text() + f"\nMODELS = (SEED, {models})\n")
 
 
-def register(project: Project, operator: str = "group_norm") -> str:
+def registered(paths: Paths, name: str = "group_norm") -> str:
     """Return the message of the error that the gradient part raises, or ""."""
 
     def run() -> None:
         from opmatrix.torch_checks import register
 
-        register.run(project.paths, load_operator(project.paths, operator), part="gradient")
+        register.run(paths, load_operator(paths, name), part="gradient")
 
     import torch.fx.experimental.symbolic_shapes  # noqa: F401  # once for all children: gradcheck needs it
 
-    return forked(run, project.root / "output")
+    return forked(run, paths.root / "output")
+
+
+def register(project: Project, name: str = "group_norm") -> str:
+    return registered(project.paths, name)
+
+
+def results_of(paths: Paths, name: str = "group_norm") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(paths.register_manifest(name, "gradient", torch="2.13").read_text())[
+        "results"
+    ]
+    return found
 
 
 def test_a_right_formula_passes_without_output(project: Project) -> None:
     assert register(project) == ""
     assert (project.root / "output").read_text() == ""
-    results = json.loads(project.paths.register_manifest("group_norm", "gradient", torch="2.13").read_text())["results"]
+    results = results_of(project.paths)
     checks = {(r.get("case"), r["check"]) for r in results}
     assert {("sliced_float64", "gradcheck"), ("expanded_float64", "gradcheck")} <= checks
     assert ("flat_float64", "gradgradcheck") in checks
     assert "nan_float64" not in {r.get("case") for r in results}  # a NaN has no derivative
 
 
-def test_a_wrong_gradient_of_a_gradient_has_numbers_and_no_data(project: Project) -> None:
-    project.replace(FORMULA, "centred * rate", "(centred * rate).detach()")
+def test_a_wrong_gradient_of_a_gradient_has_numbers_and_no_data_and_a_missing_one_no_numbers(project: Project) -> None:
     few(project, 'flat("float64")')
-    assert "torch.autograd.gradgradcheck says: Jacobian mismatch" in register(project)
-    (record,) = measured(project)
+    with edited(project.root / FORMULA, "centred * rate", "(centred * rate).detach()"):
+        assert "torch.autograd.gradgradcheck says: Jacobian mismatch" in register(project)
+    (record,) = measured(project.paths)
     assert record["expected_is"] == "numerical Jacobian" and not record["saved"] and record["differing"]
-
-
-def test_a_gradient_that_is_missing_has_no_numbers(project: Project) -> None:
     project.replace(FORMULA, "(outer * z).sum((0, 2)).to(own)", "None")
-    few(project, 'flat("float64")')
     message = register(project)
     assert "gives no gradient for 'scale'. Give one, or name it in" in message and FORMULA in message
-    assert measured(project) == []
+    assert measured(project.paths) == []
 
 
-def measured(project: Project) -> list[dict[str, Any]]:
+def measured(paths: Paths, name: str = "group_norm") -> list[dict[str, Any]]:
     """Return what the report has of a failing check."""
-    paths = project.paths
-    path = paths.mismatches(paths.register_manifest("group_norm", "gradient", torch="2.13"))
+    path = paths.mismatches(paths.register_manifest(name, "gradient", torch="2.13"))
     found: list[dict[str, Any]] = json.loads(path.read_text())["mismatches"] if path.exists() else []
     return found
 
 
 def test_a_wrong_gradient_has_data_and_replays_in_torch_alone(project: Project, tmp_path: Path) -> None:
-    """The record has the gradient of the input by its axes. The folder's formula, corrected there, gives the expected
-    one."""
+    """The log has the matrices, the record the gradient of the input by its axes. The folder's formula, corrected
+    there, gives the expected one."""
     right = (project.root / FORMULA).read_text()
     project.replace(FORMULA, "- z * mean(inner * z)", "")
     few(project, 'flat("float64")')
-    assert "gradcheck says: Jacobian mismatch for output 0 with respect to input 0" in register(project)
-    (record,) = measured(project)
+    message = register(project)
+    assert "gradcheck says: Jacobian mismatch for output 0 with respect to input 0" in message
+    assert message.count("numerical") == message.count("analytical") == 4 and "tensor(" not in message
+    log = (project.root / "output").read_text()
+    assert all(line.startswith("# ") for line in log.splitlines()) and "tensor([[" in log
+    (record,) = measured(project.paths)
     assert (record["case"], record["output"], record["saved"]) == ("gradient_flat_float64", "gradient of x", True)
     assert record["expected_is"] == "numerical derivative of the reference" and record["actual_is"] == "backward()"
     assert record["differing"] > 2 and record["maps"] and record["inputs"][0]["name"] == "x"
@@ -111,19 +121,13 @@ def test_a_wrong_gradient_has_data_and_replays_in_torch_alone(project: Project, 
         save_case.run(project.paths, operator, lowering=None, cells=[], case="gradient_x")
 
 
-def test_a_formula_without_a_case_that_checks_it_is_refused(project: Project) -> None:
+def test_cases_of_float32_are_checked_in_float64_and_without_cases_or_drawn_inputs_nothing_is(project: Project) -> None:
+    few(project, 'static("float32")')
+    assert register(project) == ""
     few(project, "")
     project.replace("ops/group_norm/cases.py", "shape=(3, 2, 1, 2)", "shape=(3, 2, 1, 200)")
     expected = "group_norm: no case to check its gradient with. Add one to cases.py that is finite, and has at most 256"
     assert expected in register(project)
-
-
-def test_cases_of_float32_are_checked_in_float64(project: Project) -> None:
-    few(project, 'static("float32")')
-    assert register(project) == ""
-
-
-def test_without_drawn_inputs_the_message_names_the_command(project: Project) -> None:
     project.paths.drawn_inputs("group_norm").unlink()
     assert "Run: python -m opmatrix draw-inputs group_norm" in register(project)
 
@@ -138,8 +142,7 @@ def test_drawn_inputs_are_samples_with_moderate_values(project: Project) -> None
 
     assert forked(draw, project.root / "output") == ""
     assert register(project) == ""
-    data = json.loads(project.paths.register_manifest("group_norm", "gradient", torch="2.13").read_text())
-    (covered,) = [r for r in data["results"] if r["check"] == "samples"]
+    (covered,) = [r for r in results_of(project.paths) if r["check"] == "samples"]
     assert covered["samples"] > 50
     assert covered["inputs"] == ["bias", "scale", "x"]
 
@@ -148,17 +151,7 @@ def test_an_operator_in_python_without_a_formula_passes(tmp_path: Path) -> None:
     project = Project.copy(tmp_path / "project", operators=("add_and_round", "custom_op_one", "custom_op_two"))
     drawn_cases.write(project.paths.drawn_inputs("add_and_round"), [])
     assert register(project, "add_and_round") == ""
-    path = project.paths.register_manifest("add_and_round", "gradient", torch="2.13")
-    assert json.loads(path.read_text())["results"] == []
-
-
-def test_the_log_of_a_wrong_gradient_has_the_matrices(project: Project) -> None:
-    project.replace(FORMULA, "- z * mean(inner * z)", "")
-    few(project, 'flat("float64")')
-    message = register(project)
-    assert message.count("numerical") == message.count("analytical") == 4 and "tensor(" not in message
-    log = (project.root / "output").read_text()
-    assert all(line.startswith("# ") for line in log.splitlines()) and "tensor([[" in log
+    assert results_of(project.paths, "add_and_round") == []
 
 
 WHOLE = """Jacobian mismatch for output 0 with respect to input 1,
@@ -279,19 +272,9 @@ def check(root: Path, *edits: tuple[str, str, str], name: str = "mix") -> tuple[
     shutil.copytree(ROOT / "tests/projects/gradients/ops" / name, paths.op(name))
     for file, old, new in edits:
         replace_in(paths.op(name) / f"{file}.py", old, new)
-
-    def run() -> None:
-        from opmatrix.search import drawn
-        from opmatrix.torch_checks import register
-
-        drawn.write(paths.drawn_inputs(name), [])
-        register.run(paths, load_operator(paths, name), part="gradient")
-
-    import torch.fx.experimental.symbolic_shapes  # noqa: F401  # once for all children: gradcheck needs it
-
-    message = forked(run, root / "output")
-    record = json.loads(paths.register_manifest(name, "gradient", torch="2.13").read_text())
-    return message, record["results"], (root / "output").read_text()
+    drawn_cases.write(paths.drawn_inputs(name), [])
+    message = registered(paths, name)
+    return message, results_of(paths, name), (root / "output").read_text()
 
 
 def test_a_right_gradient_passes_and_the_record_has_what_was_covered(tmp_path: Path) -> None:
@@ -326,8 +309,7 @@ def test_a_gradient_that_is_no_derivative_is_compared_with_its_own_reference(tmp
 
 def test_a_jump_that_a_rounding_crosses_is_no_fault(tmp_path: Path) -> None:
     message, results, _ = check(tmp_path, name="gate")
-    assert message == ""
-    assert any("x" in r.get("inputs", ()) for r in results)
+    assert message == "" and any("x" in r.get("inputs", ()) for r in results)
 
 
 @pytest.mark.parametrize(
@@ -349,10 +331,8 @@ def test_numbers_that_differ_are_kept(old: str, new: str, instance: str, tmp_pat
 @pytest.mark.parametrize(
     ("edits", "note"),
     [
-        (
-            [("cases", "X | BIAS", "X")],
-            "no sample covers bias: no usable sample gives it. Add a small, finite case that does",
-        ),
+        ([("cases", "X | BIAS", "X")],
+         "no sample covers bias: no usable sample gives it. Add a small, finite case that does"),
         (
             [
                 ("torch_op", "of_bias = grad.sum(0)", "of_bias = 0 * grad.sum(0)"),
@@ -360,12 +340,10 @@ def test_numbers_that_differ_are_kept(old: str, new: str, instance: str, tmp_pat
             ],
             "no sample covers bias: its gradient is zero in every sample. Add a case in which it is not",
         ),
-        (
-            [("spec", "minimum=-2, maximum=1", "minimum=1, maximum=2")],
-            "every sample has dim=1. Add a small, finite case with another",
-        ),
+        ([("spec", "minimum=-2, maximum=1", "minimum=1, maximum=2")],
+         "every sample has dim=1. Add a small, finite case with another"),
     ],
-)
+)  # fmt: skip
 def test_what_no_sample_covers_is_printed_and_recorded(
     edits: list[tuple[str, str, str]], note: str, tmp_path: Path
 ) -> None:

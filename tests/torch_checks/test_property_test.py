@@ -25,13 +25,9 @@ FAULTS = {
     "nan": ("group_norm/kernel.h", RESULT, "if (square != square) return {0, 0, 1};\n  " + RESULT, "y: "),
     "strides": ("binding/stable/torch.h", "contiguous ? tensor_ : copy_;", "tensor_;", "y: "),
     "refuses": ("group_norm/kernel.h", "num_groups < 0x1p62F", "num_groups < 2", "the kernel rejects what the refer"),
-    "accepts": (
-        "group_norm/kernel.h",
-        "static_cast<std::int64_t>(num_groups) == 0,",
-        "static_cast<std::int64_t>(num_groups) >= 0,",
-        "the kernel computes what the reference rejects: ",
-    ),
-}
+    "accepts": ("group_norm/kernel.h", "static_cast<std::int64_t>(num_groups) == 0,",
+        "static_cast<std::int64_t>(num_groups) >= 0,", "the kernel computes what the reference rejects: "),
+}  # fmt: skip
 
 # What the folder of the input prints, in ONNX Runtime.
 TAKEN_AWAY = {

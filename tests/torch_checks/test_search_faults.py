@@ -111,13 +111,10 @@ def test_a_crash_is_replayed_in_its_own_process(project: Project) -> None:
     assert search(project, gate, replay=name) == ""
 
 
-def test_an_exception_is_no_crash(project: Project) -> None:
+def test_an_exception_is_no_crash_and_an_unknown_drawn_case(project: Project) -> None:
     def kernel(x: torch.Tensor, w: torch.Tensor, **attributes: Any) -> torch.Tensor:
         raise LookupError("a bug of opmatrix")
 
     with pytest.raises(RuntimeError, match="LookupError: a bug of opmatrix"):
         search(project, kernel)
-
-
-def test_an_unknown_drawn_case(project: Project) -> None:
     assert "gate has no drawn case 'found_0'" in search(project, gate, replay="found_0")
