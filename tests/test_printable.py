@@ -31,6 +31,7 @@ from opmatrix.report import markdown, terminal
 from opmatrix.report.report_json import document
 from tests.incremental.conftest import wait_for
 from tests.support import screen
+from tests.support.raising import raising
 
 EVIL = "Evil\x1b]0;pwned\x07\x1b[2J\u202e\x9b2K"
 SHOWN = r"Evil\x1b]0;pwned\x07\x1b[2J\u202e\x9b2K"
@@ -74,24 +75,13 @@ def test_findings() -> None:
     assert "\x1b" not in stream.getvalue() and len(stream.getvalue()) < LONGEST_LINE + 900
 
 
-def test_errors_of_stages(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def fail(arguments: object) -> None:
-        raise UsageError(EVIL)
-
-    monkeypatch.setattr(stages, "run_stage", fail)
-    assert stages.main([]) == 2
-    assert capsys.readouterr().err == f"{SHOWN}\n"
-
-
-def test_errors_of_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_of_stages_and_of_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """`doit new --from-onnx` names operators of the model in its errors."""
-
-    def fail(command: object, arguments: object) -> None:
-        raise UsageError(EVIL)
-
-    monkeypatch.setattr("doit.cmd_base.Command.parse_execute", fail)
+    monkeypatch.setattr(stages, "run_stage", raising(UsageError(EVIL)))
+    assert stages.main([]) == 2
+    monkeypatch.setattr("doit.cmd_base.Command.parse_execute", raising(UsageError(EVIL)))
     assert CommandBase.parse_execute(object.__new__(CommandBase), []) == 2
-    assert capsys.readouterr().err == f"{SHOWN}\n"
+    assert capsys.readouterr().err == f"{SHOWN}\n" * 2
 
 
 class Terminal(io.StringIO):
@@ -117,25 +107,15 @@ def test_a_failed_step(
     assert ("\x1b" in text) is coloured
 
 
-CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")
-
-
-def failed(detail: str) -> Verdict:
-    case = CaseResult(case="one", model="m", outcome="failed", detail=detail)
-    return Verdict(op="op", lowering="custom", cell=CELL, outcome="failed", detail=detail, cases=(case,))
-
-
-def test_the_report_in_a_terminal() -> None:
+def test_the_report_in_a_terminal_and_the_summary() -> None:
+    cell = Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")
+    case = CaseResult(case="one", model="m", outcome="failed", detail=EVIL)
+    found = [Verdict(op="op", lowering="custom", cell=cell, outcome="failed", detail=EVIL, cases=(case,))]
     stream = io.StringIO()
-    terminal.show([failed(EVIL)], Console(file=stream, width=80))
-    assert SHOWN in stream.getvalue() and "\x1b" not in stream.getvalue()
-
-
-def test_the_summary() -> None:
+    terminal.show(found, Console(file=stream, width=80))
     environments: Mapping[str, Any] = {"main": {"torch": "2.13"}}
-    found = [failed(EVIL)]
-    text = markdown.render(document(found, environments), found)
-    assert SHOWN in text and "\x1b" not in text and "\u202e" not in text
+    for text in (stream.getvalue(), markdown.render(document(found, environments), found)):
+        assert SHOWN in text and "\x1b" not in text and "\u202e" not in text
 
 
 def test_the_last_screen_and_what_scrolled_off(tmp_path: Path) -> None:
@@ -146,15 +126,11 @@ def test_the_last_screen_and_what_scrolled_off(tmp_path: Path) -> None:
     assert seen.first("^42$") == 42
 
 
-def test_the_terminal_wraps_a_long_line_and_its_text_stays_whole(tmp_path: Path) -> None:
+def test_the_terminal_wraps_a_long_line_and_writes_over_one(tmp_path: Path) -> None:
     seen = screen.run(["sh", "-c", f"printf '\\033[31m{'x' * 100}\\033[0m\\n'; tput cols"], cwd=tmp_path)
     assert seen.lines == ("x" * 80, "x" * 20, "80")
     assert seen.text.splitlines()[0] == "x" * 100
-
-
-def test_a_line_that_is_written_over(tmp_path: Path) -> None:
-    seen = screen.run(["sh", "-c", "printf 'progress\\r\\033[2Kdone\\n'"], cwd=tmp_path)
-    assert seen.lines == ("done",)
+    assert screen.run(["sh", "-c", "printf 'progress\\r\\033[2Kdone\\n'"], cwd=tmp_path).lines == ("done",)
 
 
 def test_a_command_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -63,21 +64,11 @@ def made(checkout: Checkout) -> Checkout:
 def test_the_command_runs_in_the_environment_and_the_current_folder(made: Checkout, tmp_path: Path) -> None:
     done = made.run("show", "a", "b  c", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{made.root}/.venv|{tmp_path}|2|b  c\n", "")
-
-
-def test_the_exit_code_is_that_of_the_command(made: Checkout) -> None:
     assert made.run("sh", "-c", "exit 3").returncode == 3
-
-
-def test_run_starts_without_a_path(made: Checkout) -> None:
     done = subprocess.run(["sh", "run", "show"], cwd=made.root, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_unknown_command(made: Checkout) -> None:
-    done = made.run("nonesuch")
-    assert done.returncode == 127
-    assert done.stderr == "run: there is no command 'nonesuch', neither in .venv/bin nor on PATH.\n"
+    assert (done.returncode, done.stderr) == (0, ""), "without a path"
+    done, message = made.run("nonesuch"), "there is no command 'nonesuch', neither in .venv/bin nor on PATH."
+    assert (done.returncode, done.stderr) == (127, f"run: {message}\n")
 
 
 def test_usage(checkout: Checkout) -> None:
@@ -92,29 +83,29 @@ def is_made_anew(done: subprocess.CompletedProcess[str]) -> bool:
     return (done.returncode, done.stdout) == (42, "made by -m opmatrix.environments.bootstrap\n")
 
 
-def test_first_call(checkout: Checkout) -> None:
+def test_the_first_call_makes_the_environment(checkout: Checkout) -> None:
     assert is_made_anew(checkout.run("show"))
 
 
-def test_interrupted_first_call(made: Checkout) -> None:
-    shutil.rmtree(made.root / ".venv/stamp")
-    assert is_made_anew(made.run("show"))
-
-
-@pytest.mark.parametrize("name", PINNED)
-def test_changed_file(made: Checkout, name: str) -> None:
-    (made.root / name).write_text("# changed\n")
-    assert is_made_anew(made.run("show"))
-
-
-def test_moved_checkout(made: Checkout) -> None:
+def moved(made: Checkout) -> None:
     made.root = made.root.rename(made.root.with_name("moved"))
     made.python = made.root / made.python.name
-    assert is_made_anew(made.run("show"))
 
 
-def test_deleted_python(made: Checkout) -> None:
-    (made.root / ".venv/bin/python").unlink()
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda made: shutil.rmtree(made.root / ".venv/stamp"), id="interrupted"),
+        *(
+            pytest.param(lambda made, name=name: (made.root / name).write_text("# changed\n"), id=name)
+            for name in PINNED
+        ),
+        moved,
+        pytest.param(lambda made: (made.root / ".venv/bin/python").unlink(), id="no python"),
+    ],
+)
+def test_a_change_makes_the_environment_anew(made: Checkout, change: Callable[[Checkout], object]) -> None:
+    change(made)
     assert is_made_anew(made.run("show"))
 
 
@@ -124,18 +115,14 @@ def test_another_python(made: Checkout) -> None:
     assert made.run("show", OPMATRIX_PYTHON="").returncode == 0
 
 
-@pytest.mark.parametrize("version", ["CPython 3.10.12", "CPython 3.14.0", "PyPy 3.11.9"])
-def test_unsuitable_python(checkout: Checkout, version: str) -> None:
-    python = checkout.script("old-python", f'case $2 in *exit*) exit 1 ;; *) echo "{version}" ;; esac')
-    done = checkout.run("show", OPMATRIX_PYTHON=str(python))
-    assert done.returncode == 72
-    assert f"CPython 3.11, 3.12 or 3.13 is needed, and '{python}' is {version}." in done.stderr
-
-
-def test_no_python(checkout: Checkout) -> None:
+def test_unsuitable_python(checkout: Checkout) -> None:
+    for version in ("CPython 3.10.12", "CPython 3.14.0", "PyPy 3.11.9"):
+        python = checkout.script("old-python", f'case $2 in *exit*) exit 1 ;; *) echo "{version}" ;; esac')
+        done = checkout.run("show", OPMATRIX_PYTHON=str(python))
+        assert done.returncode == 72
+        assert f"CPython 3.11, 3.12 or 3.13 is needed, and '{python}' is {version}." in done.stderr
     done = checkout.run("show", OPMATRIX_PYTHON="/nonesuch")
-    assert done.returncode == 72
-    assert "'/nonesuch' is not to be found" in done.stderr
+    assert done.returncode == 72 and "'/nonesuch' is not to be found" in done.stderr
 
 
 def test_this_python_fits(checkout: Checkout) -> None:

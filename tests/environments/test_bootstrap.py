@@ -16,6 +16,7 @@ import pytest
 
 from opmatrix.environments import bootstrap, pip_install
 from opmatrix.environments.pip_install import Pip, SetupError, VenvPaths
+from tests.support.raising import raising
 
 ROOT = Path(__file__).parents[2]
 NO_TORCH = "ERROR: No matching distribution found for torch==2.13.0+cpu"
@@ -56,26 +57,15 @@ def stub_pip(paths: VenvPaths, script: str) -> Pip:
         return Pip(paths=paths, command=("sh", str(paths.root / "pip.sh")), lock=lock.fileno())
 
 
-def test_nothing_is_done_if_another_run_has_done_it(made: VenvPaths, done: list[str]) -> None:
+def test_what_makes_the_environment_anew(made: VenvPaths, done: list[str]) -> None:
+    """Changed metadata installs the project alone. Nothing is done if another run has done it."""
     bootstrap.bring_up_to_date(made, {}, lock=0)
     assert done == []
-
-
-def test_changed_metadata_installs_the_project_alone(made: VenvPaths, done: list[str]) -> None:
-    (made.root / bootstrap.PROJECT).write_text("# changed\n")
-    bootstrap.bring_up_to_date(made, {}, lock=0)
-    assert done == ["install"]
+    for path, action in ((bootstrap.PROJECT, "install"), (pip_install.LOCK, "make"), (pip_install.TORCH, "make")):
+        (made.root / path).write_text("# changed\n")
+        bootstrap.bring_up_to_date(made, {}, lock=0)
+        assert (done.pop(), done) == (action, [])
     assert (made.stamp / "pyproject.toml").read_text() == "# changed\n"
-
-
-@pytest.mark.parametrize("path", [pip_install.LOCK, pip_install.TORCH])
-def test_changed_pins_make_the_environment_anew(made: VenvPaths, done: list[str], path: Path) -> None:
-    (made.root / path).write_text("# changed\n")
-    bootstrap.bring_up_to_date(made, {}, lock=0)
-    assert done == ["make"]
-
-
-def test_another_or_missing_python_makes_the_environment_anew(made: VenvPaths, done: list[str]) -> None:
     bootstrap.bring_up_to_date(made, {"OPMATRIX_PYTHON": "python3.12"}, lock=0)
     made.python.unlink()
     bootstrap.bring_up_to_date(made, {"OPMATRIX_PYTHON": "python3.12"}, lock=0)
@@ -85,11 +75,7 @@ def test_another_or_missing_python_makes_the_environment_anew(made: VenvPaths, d
 def test_the_rest_of_an_interrupted_try_is_removed(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     rest = paths.environment / "lib" / "half"
     rest.mkdir(parents=True)
-
-    def stop(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(venv, "create", stop)
+    monkeypatch.setattr(venv, "create", raising(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         bootstrap.make(paths, {}, lock=0)
     assert not rest.exists()
@@ -115,18 +101,21 @@ def test_a_compiler_is_found(tmp_path: Path, name: str) -> None:
     bootstrap.check_compiler({"PATH": "", "CXX": str(tmp_path / name)})
 
 
-def test_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    with pytest.raises(SetupError, match="runs on Linux x86-64, and this is Linux aarch64") as info:
+@pytest.mark.parametrize(
+    ("name", "found", "message"),
+    [
+        ("machine", "aarch64", "runs on Linux x86-64, and this is Linux aarch64"),
+        ("libc_ver", ("glibc", "2.17"), r"needs glibc 2\.28 or newer"),
+        ("libc_ver", ("", ""), r"needs glibc 2\.28 or newer"),
+    ],
+)
+def test_another_machine_or_libc_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, found: object, message: str
+) -> None:
+    monkeypatch.setattr(platform, name, lambda: found)
+    with pytest.raises(SetupError, match=message) as info:
         bootstrap.check_machine()
     assert info.value.code == 71
-
-
-@pytest.mark.parametrize("libc", [("glibc", "2.17"), ("", "")])
-def test_another_libc_is_refused(monkeypatch: pytest.MonkeyPatch, libc: tuple[str, str]) -> None:
-    monkeypatch.setattr(platform, "libc_ver", lambda: libc)
-    with pytest.raises(SetupError, match=r"needs glibc 2\.28 or newer"):
-        bootstrap.check_machine()
 
 
 def test_a_full_disk_is_reported_before_the_download(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,17 +160,14 @@ TIMEOUT = (
 
 
 def test_an_index_that_does_not_answer_is_not_asked_again(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But after a download a timeout is left to pip."""
     monkeypatch.delenv("PIP_TIMEOUT", raising=False)
     monkeypatch.delenv("PIP_DEFAULT_TIMEOUT", raising=False)
     pip = stub_pip(paths, f"cat <<'END'\n{TIMEOUT}\nEND\nsleep 1000")
     with pytest.raises(SetupError, match=r"no network: pip cannot reach mirror\.example \(timed out\)"):
         pip.install("-r", str(pip_install.LOCK))
-    arguments = stub_pip(paths, 'echo "$@" > "$0.calls"')
-    arguments.install("numpy")
+    stub_pip(paths, 'echo "$@" > "$0.calls"').install("numpy")
     assert " numpy --timeout 10" in (paths.root / "pip.sh.calls").read_text()
-
-
-def test_a_timeout_after_a_download_is_left_to_pip(paths: VenvPaths) -> None:
     stub_pip(paths, f"echo 'Downloading a-1-x.whl (2 MB)'; cat <<'END'\n{TIMEOUT}\nEND\nsleep 0.3").install("numpy")
 
 
@@ -230,37 +216,32 @@ def test_no_network_is_explained(paths: VenvPaths, monkeypatch: pytest.MonkeyPat
 def test_the_setting_of_torchs_index_is_named(
     paths: VenvPaths, environ: dict[str, str], index: str, setting: str
 ) -> None:
-    lines = ["ERROR: Network is unreachable"]
-    given = index.replace("****", "user:secret")
-    found = pip_install.explain(lines, paths=paths, arguments=("--index-url", given), environ=environ)
+    arguments = ("--index-url", index.replace("****", "user:secret"))
+    found = pip_install.explain(["ERROR: Network is unreachable"], paths=paths, arguments=arguments, environ=environ)
     assert f"  Index:        {index} ({setting})\n" in str(found)
 
 
-@pytest.mark.parametrize(
-    ("environ", "advice"),
-    [
+def test_a_wheel_that_is_missing_without_an_index(paths: VenvPaths) -> None:
+    for environ, advice in (
         (
             {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "wheels"},
             "put this wheel into 'wheels' (PIP_FIND_LINKS), or unset it",
         ),
         ({"PIP_NO_INDEX": "1"}, "put this wheel into a folder that PIP_FIND_LINKS names, or unset it"),
         ({}, ""),
-    ],
-)
-def test_a_wheel_that_is_missing_without_an_index(paths: VenvPaths, environ: dict[str, str], advice: str) -> None:
-    found = str(pip_install.explain([NO_TORCH], paths=paths, environ=environ))
-    assert found.endswith(advice) and ("PIP_NO_INDEX" in found) is bool(environ)
+    ):
+        found = str(pip_install.explain([NO_TORCH], paths=paths, environ=environ))
+        assert found.endswith(advice) and ("PIP_NO_INDEX" in found) is bool(environ)
 
 
-def test_pip_is_quiet_when_it_succeeds(paths: VenvPaths, capfd: pytest.CaptureFixture[str]) -> None:
-    stub_pip(paths, "echo Collecting numpy; echo a warning >&2").install("numpy")
+def test_pip_is_quiet_when_it_succeeds_and_its_log_has_no_password(
+    paths: VenvPaths, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pip = stub_pip(paths, "echo Collecting numpy; echo a warning >&2")
+    pip.install("--index-url", "https://user:secret@mirror.example/cpu", "torch")
     assert capfd.readouterr() == ("", "")
-    assert "Collecting numpy\na warning\n" in paths.log.read_text()
-
-
-def test_no_password_is_in_the_log(paths: VenvPaths) -> None:
-    stub_pip(paths, "exit 0").install("--index-url", "https://user:secret@mirror.example/cpu", "torch")
-    assert "--index-url https://****@mirror.example/cpu torch" in paths.log.read_text()
+    log = paths.log.read_text()
+    assert "Collecting numpy\na warning\n" in log and "--index-url https://****@mirror.example/cpu torch" in log
 
 
 TORCH_PIP = f"""echo "$@" >> "$0.calls"
@@ -278,58 +259,35 @@ def test_the_index_that_pip_uses_for_torch(paths: VenvPaths, index: str | None, 
     calls = (paths.root / "pip.sh.calls").read_text().splitlines()
     assert [(re.findall(r"--index-url (\S+)", call) or [""])[0] for call in calls] == asked
     assert all("--require-hashes --no-deps -r requirements/torch-cpu.txt" in call for call in calls)
-
-
-def test_torch_index_can_be_forbidden(paths: VenvPaths) -> None:
     with pytest.raises(SetupError, match=re.escape(NO_TORCH)):
-        bootstrap.install_torch(stub_pip(paths, TORCH_PIP), "")
+        bootstrap.install_torch(stub_pip(paths, TORCH_PIP), "")  # forbids an index of torch's own
 
 
-def test_pip_is_taken_from_a_wheel(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
-    (paths.root / "pip-26.3-py3-none-any.whl").touch()
-    monkeypatch.setattr(pip_install, "_wheel_folders", lambda: [paths.root])
-    assert pip_install.find_pip(paths, paths.root) == (
-        str(paths.python),
-        str(paths.root / "pip-26.3-py3-none-any.whl" / "pip"),
-    )
-
-
-@pytest.fixture
-def no_pip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pip_install, "_wheel_folders", list)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-
-
-@pytest.mark.usefixtures("no_pip")
-def test_pip_is_taken_from_debian(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pip_is_taken_from_a_wheel_or_from_debian(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     def unpack(package: str, *, into: Path) -> None:
         wheel = into / "usr/share/python-wheels/pip-23.0.1-py3-none-any.whl"
         wheel.parent.mkdir(parents=True)
         wheel.touch()
 
+    wheel = paths.root / "pip-26.3-py3-none-any.whl"
+    wheel.touch()
+    monkeypatch.setattr(pip_install, "_wheel_folders", lambda: [paths.root])
+    assert pip_install.find_pip(paths, paths.root) == (str(paths.python), str(wheel / "pip"))
+    monkeypatch.setattr(pip_install, "_wheel_folders", list)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     monkeypatch.setattr(pip_install, "unpack_debian", unpack)
     assert pip_install.find_pip(paths, paths.root)[1].endswith("pip-23.0.1-py3-none-any.whl/pip")
-
-
-@pytest.mark.usefixtures("no_pip")
-def test_a_missing_pip_is_an_error(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unpack(package: str, *, into: Path) -> None:
-        raise pip_install.DebianError("apt-get is not on PATH")
-
-    monkeypatch.setattr(pip_install, "unpack_debian", unpack)
+    monkeypatch.setattr(pip_install, "unpack_debian", raising(pip_install.DebianError("apt-get is not on PATH")))
     with pytest.raises(SetupError, match=r"apt-get is not on PATH.*check the network, or install pip"):
         pip_install.find_pip(paths, paths.root)
 
 
-def test_the_lock_fits_the_pins() -> None:
+def test_the_lock_fits_the_pins_and_every_download_has_a_hash() -> None:
     pins = dict(re.findall(r"^([\w-]+)==(\S+)", (ROOT / "requirements/main.in").read_text(), flags=re.MULTILINE))
-    locked = (ROOT / pip_install.LOCK).read_text() + (ROOT / pip_install.TORCH).read_text()
-    found = dict(re.findall(r"^([\w-]+)==(\S+)", locked, flags=re.MULTILINE))
+    locks = [(ROOT / path).read_text() for path in (pip_install.LOCK, pip_install.TORCH)]
+    found = dict(re.findall(r"^([\w-]+)==(\S+)", "".join(locks), flags=re.MULTILINE))
     assert {name: found.get(name) for name in pins} == pins
-
-
-def test_every_download_has_a_hash() -> None:
-    for path in (pip_install.LOCK, pip_install.TORCH):
-        entries = re.split(r"^(?=[\w-]+==)", (ROOT / path).read_text(), flags=re.MULTILINE)[1:]
+    for lock in locks:
+        entries = re.split(r"^(?=[\w-]+==)", lock, flags=re.MULTILINE)[1:]
         assert entries
         assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,7 @@ from opmatrix.environments.pip_install import SetupError
 from opmatrix.project import cells
 from opmatrix.project.cells import rows
 from opmatrix.project.paths import Paths
+from tests.support.raising import raising
 
 PACKAGES = {"torch": "2.9.1+cpu", "onnx": "1.23.2", "onnx_ir": "1.1.0"}
 
@@ -49,39 +49,33 @@ def asked(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]
     return calls
 
 
-def version(paths: Paths, package: str) -> str:
-    return paths.installed_version("torch2.9", package).read_text()
-
-
-def test_an_environment_is_made_once(paths: Paths, asked: list[tuple[str, ...]]) -> None:
+def test_an_environment_is_made_once(
+    paths: Paths, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     matrix_env.run(paths, "torch2.9")
     lock, torch = asked
     assert lock == ("--require-hashes", "--no-deps", "-r", str(paths.root / "requirements/torch2.9.txt"))
     assert torch[:2] == ("--index-url", pip_install.TORCH_INDEX)
     assert torch[-3:] == ("--no-deps", "-r", str(paths.root / "requirements/torch2.9-cpu.txt"))
-    assert (version(paths, "torch"), version(paths, "onnx-ir")) == ("2.9.1+cpu\n", "1.1.0\n")
+    versions = [paths.installed_version("torch2.9", name).read_text() for name in ("torch", "onnx-ir")]
+    assert versions == ["2.9.1+cpu\n", "1.1.0\n"]
     matrix_env.run(paths, "torch2.9")
     assert len(asked) == 2
-
-
-@pytest.mark.parametrize("name", ["torch2.9.txt", "torch2.9-cpu.txt"])
-def test_other_pins_make_it_anew(paths: Paths, asked: list[tuple[str, ...]], name: str) -> None:
-    matrix_env.run(paths, "torch2.9")
+    monkeypatch.setenv("OPMATRIX_TORCH_INDEX", "")  # leaves the index to pip
     rest = paths.environment("torch2.9") / "rest"
-    rest.touch()
-    (paths.root / "requirements" / name).write_text("# changed\n")
-    matrix_env.run(paths, "torch2.9")
-    assert len(asked) == 4 and not rest.exists()
+    for name in ("torch2.9.txt", "torch2.9-cpu.txt"):
+        rest.touch()
+        (paths.root / "requirements" / name).write_text("# changed\n")
+        asked.clear()
+        matrix_env.run(paths, "torch2.9")
+        assert len(asked) == 2 and not rest.exists() and "--index-url" not in asked[1]
 
 
 def test_an_interrupted_try_starts_clean(
     paths: Paths, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(matrix_env, "_check_imports", stop)
+        patch.setattr(matrix_env, "_check_imports", raising(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             matrix_env.run(paths, "torch2.9")
     assert not paths.stamp("torch2.9").exists() and not paths.installed_version("torch2.9", "torch").exists()
@@ -91,30 +85,20 @@ def test_an_interrupted_try_starts_clean(
     assert not rest.exists() and paths.stamp("torch2.9").is_dir()
 
 
-def test_an_empty_index_setting_leaves_the_index_to_pip(
-    paths: Paths, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPMATRIX_TORCH_INDEX", "")
-    matrix_env.run(paths, "torch2.9")
-    assert "--index-url" not in asked[1]
-
-
-def test_the_message_of_pip_is_the_reason(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise SetupError(69, "no network: pip cannot reach its package index.")
-
-    monkeypatch.setattr(pip_install.Pip, "install", refuse)
+def test_the_message_of_pip_or_a_full_disk_is_the_reason(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(matrix_env, "_NEEDED_BYTES", {"torch": 2, "ort": 10**18})
+        with pytest.raises(
+            NoEnvironmentError, match=r"^environment ort1\.18: the disk is full: .* needs 1000000000 GB"
+        ):
+            matrix_env.run(paths, "ort1.18")
+    assert not paths.environment("ort1.18").exists()
+    sentence = "no network: pip cannot reach its package index."
+    monkeypatch.setattr(pip_install.Pip, "install", raising(SetupError(69, sentence)))
     monkeypatch.setattr(bootstrap, "check_disk", lambda _: None)
     with pytest.raises(NoEnvironmentError, match=r"^environment ort1\.18: no network: pip cannot reach") as info:
         matrix_env.run(paths, "ort1.18")
-    assert info.value.cause == Cause(sentence="no network: pip cannot reach its package index."), "not what was printed"
-
-
-def test_a_full_disk_is_the_reason(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matrix_env, "_NEEDED_BYTES", {"torch": 2, "ort": 10**18})
-    with pytest.raises(NoEnvironmentError, match=r"^environment ort1\.18: the disk is full: .* needs 1000000000 GB"):
-        matrix_env.run(paths, "ort1.18")
-    assert not paths.environment("ort1.18").exists()
+    assert info.value.cause == Cause(sentence=sentence), "not what was printed"
 
 
 def test_an_environment_that_cannot_import_its_package_is_refused(paths: Paths, tmp_path: Path) -> None:
@@ -143,19 +127,15 @@ def test_an_older_python_is_found_on_path(tmp_path: Path, monkeypatch: pytest.Mo
     assert info.value.code == 72
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
+def test_an_unknown_environment_and_a_row_without_pins_are_errors(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, message in (
         ("torch2.14", "no environment 'torch2.14'; allowed: torch1.13, torch2.0, "),
         ("python", "no environment 'python'"),
-    ],
-)
-def test_an_unknown_environment_is_an_error(paths: Paths, name: str, message: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(message)):
-        matrix_env.run(paths, name)
-
-
-def test_a_row_without_pins_is_an_error(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    ):
+        with pytest.raises(UsageError, match=re.escape(message)):
+            matrix_env.run(paths, name)
     monkeypatch.setattr(cells, "_rows", replace(rows(), torch={**rows().torch, "2.14": rows().torch["2.13"]}))
     with pytest.raises(UsageError, match=r"environment torch2.14: its pins are missing, requirements/torch2.14.txt"):
         matrix_env.run(paths, "torch2.14")
@@ -185,13 +165,10 @@ def test_every_pin_of_this_project_is_complete(root: Path) -> None:
 
 
 def test_versions_are_read_without_starting_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise AssertionError("nothing is to be started")
-
     info = tmp_path / "lib/python3.11/site-packages/Some_Package-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: Some_Package\nVersion: 1.0\n")
-    monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setattr(subprocess, "Popen", raising(AssertionError("nothing is to be started")))
     assert matrix_env.installed(tmp_path) == {"some-package": "1.0"}
 
 

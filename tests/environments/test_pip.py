@@ -52,26 +52,21 @@ def paths(tmp_path: Path) -> Paths:
     return made
 
 
-def test_it_stays_in_the_main_environment(paths: Paths, started: Started) -> None:
+def test_it_starts_the_right_environment_and_stays_in_the_main_one(
+    paths: Paths, started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reexec.in_environment(paths, ARGUMENTS, factor="ort", version="1.31")
     assert started == []
-
-
-def test_it_starts_the_right_environment(paths: Paths, started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = paths.package_link("ort1.18")
+    link.parent.mkdir()
+    link.symlink_to("/where/the/checkout/was")
     monkeypatch.setenv("PYTHONPATH", "/more")
     reexec.in_environment(paths, ARGUMENTS, factor="ort", version="1.18")
     ((python, arguments, variables),) = started
     assert (python, arguments[1:]) == (str(paths.python("ort1.18")), ["-m", "opmatrix", *ARGUMENTS])
     folder, more = variables["PYTHONPATH"].split(os.pathsep)
     assert more == "/more" and [p.name for p in Path(folder).iterdir()] == ["opmatrix"]
-    assert Path(folder, "opmatrix").resolve() == Path(str(opmatrix.__file__)).resolve().parent
-
-
-def test_a_link_to_another_folder_is_corrected(paths: Paths) -> None:
-    link = paths.package_link("ort1.18")
-    link.parent.mkdir()
-    link.symlink_to("/where/the/checkout/was")
-    reexec.python_path(paths, "ort1.18")
+    assert Path(folder, "opmatrix") == link
     assert link.resolve() == Path(str(opmatrix.__file__)).resolve().parent
 
 
@@ -115,18 +110,12 @@ def stubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_unpack(stubs: Path) -> None:
+def test_a_debian_package_is_unpacked(stubs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pip_install.unpack_debian("there", into=stubs / "into")
     assert (stubs / "into" / "unpacked").exists()
     assert all("Dir::State=/" in call for call in (stubs / "calls").read_text().splitlines())
-
-
-def test_a_missing_package(stubs: Path) -> None:
     with pytest.raises(pip_install.DebianError, match="apt-get download nonesuch: E: Unable to locate package"):
         pip_install.unpack_debian("nonesuch", into=stubs / "into")
-
-
-def test_a_system_other_than_debian(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonesuch")
     with pytest.raises(pip_install.DebianError, match="apt-get is not on PATH"):
         pip_install.unpack_debian("there", into=Path("/nonesuch"))

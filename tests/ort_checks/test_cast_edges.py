@@ -16,7 +16,7 @@ from opmatrix.data.dataset import DataSet
 from opmatrix.ort_checks import run_case
 from opmatrix.ort_checks.cast_edges import CastSession, with_float_edges
 from opmatrix.ort_checks.run_case import ModelRunner
-from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, call
+from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, Session, call
 
 pytestmark = pytest.mark.ort
 
@@ -38,6 +38,10 @@ def identity(opset: int, element: int = TensorProto.BFLOAT16) -> ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
+def in_ort(model: bytes | str) -> Session:
+    return OrtSessions(None).sessions(model, settings=["optimised"])["optimised"]
+
+
 def every() -> np.ndarray:
     return np.arange(1 << 16, dtype=np.uint16).view(BFLOAT16)
 
@@ -47,9 +51,7 @@ def every() -> np.ndarray:
 def test_each_value_goes_in_and_comes_out(by_path: bool, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(identity(18), path)
-    (session,) = (
-        OrtSessions(None).sessions(str(path) if by_path else path.read_bytes(), settings=["optimised"]).values()
-    )
+    session = in_ort(str(path) if by_path else path.read_bytes())
     y, wide = call(session, {"x": every(), "n": np.zeros(1 << 16, np.int64)})
     assert (y.dtype, wide.dtype) == (BFLOAT16, np.float32)
     finite = ~np.isnan(every())
@@ -75,7 +77,7 @@ def test_runs_in_several_threads_share_their_cast_inputs(tmp_path: Path, monkeyp
 
 
 def test_a_run_with_casts_takes_the_memory_of_its_inputs() -> None:
-    session = OrtSessions(None).sessions(identity(18).SerializeToString(), settings=["optimised"])["optimised"]
+    session = in_ort(identity(18).SerializeToString())
     assert isinstance(session, CastSession)
     feed = session.cast({"x": np.ones(1000, BFLOAT16), "n": np.zeros(1000, np.int64)})
     assert run_case.bytes_of_run(session, feed, ()) == 1000 * (4 + 8)
@@ -88,18 +90,26 @@ def test_weights_in_another_file_are_found(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(model, path, save_as_external_data=True, location="weights", size_threshold=0)
     assert (tmp_path / "weights").is_file()
-    (session,) = OrtSessions(None).sessions(str(path), settings=["optimised"]).values()
+    session = in_ort(str(path))
     _, wide = call(session, {"x": np.ones(1000, BFLOAT16)})
     assert np.array_equal(wide, np.arange(1000, dtype=np.float32) + 1)
 
 
-def test_an_opset_without_bfloat16_is_refused() -> None:
-    """A custom node may give bfloat16 beside nodes of ONNX's own, which take other dtypes."""
-    values = [SimpleNamespace(name=name, type="tensor(bfloat16)") for name in ("x", "y")]
+@pytest.mark.parametrize(
+    ("dtype", "opset", "message", "node"),
+    [
+        ("bfloat16", 13, "at opset 12, and NumPy has no bfloat16.* Export the model at a newer opset", b"Cast"),
+        ("float8e5m2", 19, "has float8_e5m2 inputs or outputs at opset 18.* knows it from opset 19 on", b"saturate"),
+        ("uint4", 21, "has uint4 inputs or outputs at opset 20.* from opset 21 on", b""),
+    ],
+)
+def test_an_opset_without_a_dtype_is_refused(dtype: str, opset: int, message: str, node: bytes) -> None:
+    """A custom node may give it beside nodes of ONNX's own, which take other dtypes."""
+    values = [SimpleNamespace(name=name, type=f"tensor({dtype})") for name in ("x", "y")]
     session = SimpleNamespace(get_inputs=lambda: values[:1], get_outputs=lambda: values[1:])
-    assert b"Cast" in with_float_edges(identity(13).SerializeToString(), session)
-    with pytest.raises(ValueError, match=r"at opset 12, and NumPy has no bfloat16.* Export the model at a newer opset"):
-        with_float_edges(identity(12).SerializeToString(), session)
+    assert node in with_float_edges(identity(opset).SerializeToString(), session)
+    with pytest.raises(ValueError, match=message):
+        with_float_edges(identity(opset - 1).SerializeToString(), session)
 
 
 @np.errstate(all="ignore")
@@ -108,7 +118,7 @@ def test_each_float8_goes_in_and_comes_out(name: str) -> None:
     """Also the infinities of e5m2, which Cast would replace by its greatest value."""
     element = TensorProto.DataType.Value(name.upper().replace("_", ""))
     content = identity(19, element).SerializeToString()
-    (session,) = OrtSessions(None).sessions(content, settings=["optimised"]).values()
+    session = in_ort(content)
     bits = np.arange(256, dtype=np.uint8)
     values = bits.view(np.dtype(name))
     y, wide = call(session, {"x": values, "n": np.zeros(256, np.int64)})
@@ -125,17 +135,9 @@ def test_bfloat16_goes_in_beside_float8() -> None:
     model.graph.node[0].op_type = "Cast"
     model.graph.node[0].attribute.append(helper.make_attribute("to", TensorProto.FLOAT8E4M3FN))
     model.graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT8E4M3FN
-    (session,) = OrtSessions(None).sessions(model.SerializeToString(), settings=["optimised"]).values()
+    session = in_ort(model.SerializeToString())
     y, _ = call(session, {"x": np.array([0.5, -448, 3.25], BFLOAT16), "n": np.zeros(3, np.int64)})
     assert y.dtype == np.dtype(ml_dtypes.float8_e4m3fn) and y.astype(np.float32).tolist() == [0.5, -448, 3.25]
-
-
-def test_float8_needs_opset_19_beside_nodes_of_onnx() -> None:
-    values = [SimpleNamespace(name=name, type="tensor(float8e5m2)") for name in ("x", "y")]
-    session = SimpleNamespace(get_inputs=lambda: values[:1], get_outputs=lambda: values[1:])
-    assert b"saturate" in with_float_edges(identity(19).SerializeToString(), session)
-    with pytest.raises(ValueError, match=r"has float8_e5m2 inputs or outputs at opset 18.* knows it from opset 19 on"):
-        with_float_edges(identity(18).SerializeToString(), session)
 
 
 @pytest.mark.parametrize("name", ["int4", "uint4"])
@@ -152,17 +154,10 @@ def test_int4_goes_in_and_comes_out(name: str, count: int) -> None:
     two = [numpy_helper.from_array(np.float32(2), "two")]
     graph = helper.make_graph(nodes, "g", [x], [y, numbers], two)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    (session,) = OrtSessions(None).sessions(model.SerializeToString(), settings=["optimised"]).values()
+    session = in_ort(model.SerializeToString())
     values = np.arange(count).astype(dtype)
     found, doubled = call(session, {"x": values})
     assert found.dtype == dtype and np.array_equal(found, values)
     assert doubled.tolist() == (2 * values.astype(np.float32)).tolist()
     with pytest.raises(RefusedError):
         call(session, {"x": values.astype(np.int8)})
-
-
-def test_int4_needs_opset_21_beside_nodes_of_onnx() -> None:
-    values = [SimpleNamespace(name=name, type="tensor(uint4)") for name in ("x", "y")]
-    session = SimpleNamespace(get_inputs=lambda: values[:1], get_outputs=lambda: values[1:])
-    with pytest.raises(ValueError, match=r"has uint4 inputs or outputs at opset 20.* from opset 21 on"):
-        with_float_edges(identity(20).SerializeToString(), session)

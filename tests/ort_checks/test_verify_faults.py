@@ -11,10 +11,11 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import ModelProto, helper
 
 from opmatrix.basics.errors import UsageError, VerifyError
 from opmatrix.data import dataset, write_data
+from opmatrix.data.arrays import Array
 from opmatrix.data.dataset import DataSet
 from opmatrix.ort_checks import verify
 from opmatrix.project.paths import Paths
@@ -47,10 +48,20 @@ def refused(paths: Paths) -> tuple[Verdict, str]:
     return verdict.read(paths.verdict("double", "decomposed", CELL)), str(caught.value)
 
 
-def change_expected(paths: Paths, index: int, output: object) -> None:
+def expected_output(paths: Paths, index: int) -> Array:
+    return dataset.read(paths.data("double", "dynamic", index)).outputs["Y"]
+
+
+def change_expected(paths: Paths, index: int, output: Array) -> None:
     folder = paths.data("double", "dynamic", index)
-    found = dataset.read(folder)
-    dataset.write(folder, DataSet(inputs=found.inputs, outputs={"Y": output}))  # type: ignore[dict-item]
+    dataset.write(folder, DataSet(inputs=dataset.read(folder).inputs, outputs={"Y": output}))
+
+
+def plant_seven(paths: Paths, index: int) -> None:
+    """Change one of the expected elements."""
+    wrong = expected_output(paths, index).copy()
+    wrong[1, 2] = 7
+    change_expected(paths, index, wrong)
 
 
 def test_a_project_without_faults_is_verified(paths: Paths) -> None:
@@ -62,15 +73,17 @@ def test_a_project_without_faults_is_verified(paths: Paths) -> None:
 
 
 def test_the_errors_of_failing_cases_are_beside_the_verdict_until_they_pass(paths: Paths) -> None:
+    """A replay measures nothing."""
     path = paths.mismatches(paths.verdict("double", "decomposed", CELL))
-    right = [dataset.read(paths.data("double", "dynamic", n)).outputs["Y"] for n in range(4)]
+    right = [expected_output(paths, n) for n in range(4)]
     run(paths)
     assert not path.exists(), "a case that passes costs nothing"
     for index in (0, 1, 3):
-        wrong = right[index].copy()
-        wrong[1, 2] = 7
-        change_expected(paths, index, wrong)
+        plant_seven(paths, index)
     change_expected(paths, 2, np.zeros((0, 6), np.float32))
+    with pytest.raises(VerifyError):
+        run(paths, case="plain")
+    assert not [*paths.build.rglob("*.mismatches.json")]
     refused(paths)
     found = json.loads(path.read_text())["mismatches"]
     assert [one["case"] for one in found] == ["plain", "special", "empty"], "the first three of four"
@@ -106,13 +119,6 @@ def test_what_wrong_cases_have_in_common_is_named(tmp_path: Path) -> None:
     assert over["sizes"]["x.shape[1]"] == [*sizes, 64] and over["cases"][0] == "w1/dynamic"
 
 
-def test_a_replay_measures_nothing(paths: Paths) -> None:
-    change_expected(paths, 0, np.ones((2, 3), np.float32))
-    with pytest.raises(VerifyError):
-        run(paths, case="plain")
-    assert not [*paths.build.rglob("*.mismatches.json")]
-
-
 def test_the_model_becomes_a_complete_backend_test(paths: Paths) -> None:
     folder = paths.model("double", "decomposed", CELL, "dynamic").parent
     (folder / "test_data_set_9").symlink_to("nowhere")
@@ -124,25 +130,22 @@ def test_the_model_becomes_a_complete_backend_test(paths: Paths) -> None:
 
 
 def test_a_wrong_expected_value(paths: Paths) -> None:
-    wrong = dataset.read(paths.data("double", "dynamic", 0)).outputs["Y"].copy()
-    wrong[1, 2] = 7
-    change_expected(paths, 0, wrong)
+    plant_seven(paths, 0)
+    change_expected(paths, 3, expected_output(paths, 3) * 2)
     found, message = refused(paths)
     assert found.outcome == "mismatched"
-    assert [c.outcome for c in found.cases] == ["mismatched", "verified", "verified", "verified"]
+    assert [c.outcome for c in found.cases] == ["mismatched", "verified", "verified", "mismatched"]
     assert message.startswith(f"double-decomposed-plain@{CELL}: 1 of 6 elements differs beyond rtol=1e-06 atol=0; ")
     assert "worst at (1, 2): expected 7.0, got " in message
     told = "The reference evaluator agrees with ONNX Runtime: the nodes that decomposed() in ops/double/lowering.py"
     assert told in message and "the test data are stale" in message
-    first, *values = message.splitlines()
+    first, *values = message.split(f"\ndouble-decomposed-large@{CELL}: ")[0].splitlines()
     assert first.endswith(f"Replay: python -m opmatrix verify double --lowering decomposed --cell {CELL} --case plain")
     assert "  Mismatched elements: 1 / 6 (16.7%)" in values and values[-2].startswith("  inputs: X float32 (2, 3)")
 
 
 def test_a_tolerance_of_0_has_an_infinite_used_share(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    wrong = dataset.read(paths.data("double", "dynamic", 0)).outputs["Y"].copy()
-    wrong[1, 2] = 7
-    change_expected(paths, 0, wrong)
+    plant_seven(paths, 0)
     exact = {"decomposed": {"float32": Tolerance(rtol=0.0, atol=0.0)}}
     operator = replace(OPERATOR, spec=replace(OPERATOR.spec, tolerances=exact))
     for case in (None, "plain"):
@@ -168,16 +171,12 @@ def test_only_the_first_mismatches_are_shown_completely(paths: Paths, monkeypatc
     assert all("elements differ" in c.detail for c in verdict.read(path).cases)
 
 
-def test_a_wrong_expected_dtype_is_not_tolerated(paths: Paths) -> None:
-    change_expected(paths, 0, dataset.read(paths.data("double", "dynamic", 0)).outputs["Y"].astype("float64"))
+def test_a_wrong_expected_dtype_or_shape_is_not_tolerated(paths: Paths) -> None:
+    change_expected(paths, 0, expected_output(paths, 0).astype("float64"))
+    change_expected(paths, 1, expected_output(paths, 1).ravel())
     found, message = refused(paths)
-    assert "dtype is float32, expected float64" in message
+    assert "dtype is float32, expected float64" in message and "shape is (2, 3), expected (6,)" in message
     assert (found.cases[0].error, found.cases[0].tolerance_used) == (math.inf, math.inf)
-
-
-def test_a_wrong_expected_shape(paths: Paths) -> None:
-    change_expected(paths, 0, dataset.read(paths.data("double", "dynamic", 0)).outputs["Y"].ravel())
-    assert "shape is (2, 3), expected (6,)" in refused(paths)[1]
 
 
 def test_nan_that_became_a_number(paths: Paths) -> None:
@@ -195,14 +194,38 @@ def test_nan_that_became_a_number(paths: Paths) -> None:
     assert found.cases[1].error == math.inf
 
 
-def test_a_wrong_attribute_in_the_model(paths: Paths) -> None:
-    write_model(paths, "decomposed", model("decomposed", factor=3.0))
-    assert "or the model does not hold the attributes of the case (python -m opmatrix export)" in refused(paths)[1]
+ATTRIBUTES = "or the model does not hold the attributes of the case (python -m opmatrix export)"
 
 
-def test_a_changed_reference_is_found(paths: Paths) -> None:
-    change_expected(paths, 3, dataset.read(paths.data("double", "dynamic", 3)).outputs["Y"] * 2)
-    assert refused(paths)[0].cases[3].outcome == "mismatched"
+def another_name() -> ModelProto:
+    proto = model("decomposed")
+    proto.graph.input[0].name = proto.graph.node[1].input[0] = "other"
+    return proto
+
+
+def another_domain() -> ModelProto:
+    proto = model("custom")
+    del proto.opset_import[1]
+    proto.graph.node[0].domain = "new.domain"  # ONNX Runtime has another message where a session has loaded the domain
+    return proto
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (model("decomposed", factor=3.0), ATTRIBUTES),
+        (
+            model("custom"),
+            "the model has a node test.domain::Double, and no loaded library registers it. Compare domain",
+        ),
+        (another_domain(), "a node of the domain 'new.domain', but no opset import of it"),
+        (another_name(), "the model's inputs are ['other'], those of the test data ['X']"),
+    ],
+    ids=["attribute", "node that no library registers", "domain that it does not import", "name"],
+)
+def test_a_fault_in_a_model_is_named(paths: Paths, made: ModelProto, message: str) -> None:
+    write_model(paths, "decomposed", made)
+    assert message in refused(paths)[1]
 
 
 def test_cases_with_one_fault_are_one_line(paths: Paths) -> None:
@@ -220,20 +243,6 @@ def test_an_opset_that_onnx_runtime_does_not_know(paths: Paths) -> None:
     assert "the model imports opset 99 of ai.onnx, and ONNX Runtime" in refused(paths)[1]
 
 
-def test_a_node_that_no_library_registers(paths: Paths) -> None:
-    write_model(paths, "decomposed", model("custom"))
-    message = refused(paths)[1]
-    assert "the model has a node test.domain::Double, and no loaded library registers it. Compare domain" in message
-
-
-def test_a_domain_that_the_model_does_not_import(paths: Paths) -> None:
-    proto = model("custom")
-    del proto.opset_import[1]
-    proto.graph.node[0].domain = "new.domain"  # ONNX Runtime has another message where a session has loaded the domain
-    write_model(paths, "decomposed", proto)
-    assert "a node of the domain 'new.domain', but no opset import of it" in refused(paths)[1]
-
-
 def test_a_missing_and_a_damaged_model(paths: Paths) -> None:
     path = paths.model("double", "decomposed", CELL, "dynamic")
     path.write_bytes(b"\xff")
@@ -249,13 +258,6 @@ def test_missing_data(paths: Paths) -> None:
     assert "output_0.pb is missing. Run: python -m opmatrix data" in message
 
 
-def test_names_that_differ_from_those_of_the_data(paths: Paths) -> None:
-    proto = model("decomposed")
-    proto.graph.input[0].name = proto.graph.node[1].input[0] = "other"
-    write_model(paths, "decomposed", proto)
-    assert "the model's inputs are ['other'], those of the test data ['X']" in refused(paths)[1]
-
-
 def test_a_size_of_the_first_case_in_the_model(paths: Paths) -> None:
     proto = model("decomposed")
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
@@ -265,14 +267,13 @@ def test_a_size_of_the_first_case_in_the_model(paths: Paths) -> None:
     assert "the model takes 2 as size 0 of X, and was given 0: a dynamic size was baked in. Name the axis in" in message
 
 
-def test_another_onnx_runtime_than_the_cell_has(paths: Paths) -> None:
+def test_another_onnx_runtime_than_the_cell_has_or_torch_in_the_process_is_a_failure(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cell = replace(CELL, ort="1.16")
     with pytest.raises(VerifyError, match=r"the cell asks for ONNX Runtime 1\.16, and .* is installed"):
         verify.run(paths, OPERATOR, lowering="decomposed", cell=cell)
     assert verdict.read(paths.verdict("double", "decomposed", cell)).outcome == "failed"
-
-
-def test_torch_in_the_process_is_a_failure(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "torch", ModuleType("torch"))
         found, message = refused(paths)
@@ -281,6 +282,8 @@ def test_torch_in_the_process_is_a_failure(paths: Paths, monkeypatch: pytest.Mon
 
 
 def test_a_replay_prints_and_writes_nothing(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageError, match=r"double has no case 'larg'; it has plain, special.*did you mean 'large'"):
+        run(paths, case="larg")
     run(paths, case="large")
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].endswith("dynamic/model.onnx")
@@ -288,11 +291,6 @@ def test_a_replay_prints_and_writes_nothing(paths: Paths, capsys: pytest.Capture
     assert " ".join(shown[2].split()) == run_of_six
     assert shown[-1] == "verified"
     assert not paths.verdict("double", "decomposed", CELL).exists()
-
-
-def test_an_unknown_case_is_a_usage_error(paths: Paths) -> None:
-    with pytest.raises(UsageError, match=r"double has no case 'larg'; it has plain, special.*did you mean 'large'"):
-        run(paths, case="larg")
 
 
 def test_every_model_of_the_operator_runs(paths: Paths) -> None:

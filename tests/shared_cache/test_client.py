@@ -149,19 +149,23 @@ def read_table(folder: Path, table: str, **environ: str) -> CacheSettings | None
     return read(Paths(folder), environ)
 
 
-def test_a_project_without_the_table_has_no_cache(tmp_path: Path) -> None:
-    assert read_table(tmp_path, "") is None
+def test_a_project_without_a_cache(tmp_path: Path) -> None:
     assert read(Paths(tmp_path / "none"), {}) is None
     assert read_table(tmp_path, "", OPMATRIX_CACHE_MODE="write") is None
+    for table, environ in (
+        ("", {}),
+        (f"{URL}mode = 'off'\n", {}),
+        (f"mode = 'write'\nsigners = ['ci {PUBLIC}']\n", {}),  # each machine has its address
+        ("mode = 'wrong'\n", {"OPMATRIX_CACHE": "off"}),  # off needs no valid settings
+        ("mode = 'wrong'\n", {"OPMATRIX_CACHE_MODE": "off"}),
+    ):
+        assert read_table(tmp_path, table, **environ) is None, table
 
 
-def test_an_address_is_enough_and_it_is_only_read(tmp_path: Path) -> None:
-    expected = CacheSettings(url="https://cache.example.org/ops", mode="read", prove="shared", signers=(), key=None)
-    assert read_table(tmp_path, URL) == expected
-    assert expected.megabytes is None
-
-
-def test_all_settings(tmp_path: Path) -> None:
+def test_the_settings_and_their_defaults(tmp_path: Path) -> None:
+    assert read_table(tmp_path, URL) == CacheSettings(
+        url="https://cache.example.org/ops", mode="read", prove="shared", signers=(), key=None, megabytes=None
+    )
     (tmp_path / "key").write_text("")
     table = f"{URL}mode = 'write'\nprove = 'local'\nsigners = ['ci@example.org {PUBLIC}']\nsize = '1.5 GB'\n"
     assert read_table(tmp_path, table, OPMATRIX_CACHE_KEY=str(tmp_path / "key")) == CacheSettings(
@@ -171,29 +175,15 @@ def test_all_settings(tmp_path: Path) -> None:
 
 
 def test_variables_override_the_table(tmp_path: Path) -> None:
-    found = read_table(tmp_path, f"{URL}mode = 'read'\n", OPMATRIX_CACHE="file:///srv/x", OPMATRIX_CACHE_MODE="check")
+    elsewhere = {"OPMATRIX_CACHE": "file:///srv/x"}
+    found = read_table(tmp_path, f"{URL}mode = 'read'\n", OPMATRIX_CACHE_MODE="check", **elsewhere)
     assert found and (found.url, found.mode) == ("file:///srv/x", "check")
-    assert read_table(tmp_path, "", OPMATRIX_CACHE="file:///srv/x") == CacheSettings(url="file:///srv/x")
+    assert read_table(tmp_path, "", **elsewhere) == CacheSettings(url="file:///srv/x")
     found = read_table(tmp_path, f"{URL}mode = 'off'\n", OPMATRIX_CACHE_MODE="read")
     assert found and found.mode == "read"
-
-
-def test_a_project_may_leave_the_address_to_each_machine(tmp_path: Path) -> None:
     table = f"mode = 'write'\nsigners = ['ci {PUBLIC}']\n"
-    assert read_table(tmp_path, table) is None
-    found = read_table(tmp_path, table, OPMATRIX_CACHE="file:///srv/x", OPMATRIX_CACHE_MODE="read")
+    found = read_table(tmp_path, table, OPMATRIX_CACHE_MODE="read", **elsewhere)
     assert found and found.signers == (f"ci {PUBLIC}",)
-    with pytest.raises(UsageError, match="mode: found"):
-        read_table(tmp_path, "mode = 'wrong'\n")
-
-
-@pytest.mark.parametrize("environ", [{"OPMATRIX_CACHE": "off"}, {"OPMATRIX_CACHE_MODE": "off"}])
-def test_off_needs_no_valid_settings(tmp_path: Path, environ: dict[str, str]) -> None:
-    assert read_table(tmp_path, "mode = 'wrong'\n", **environ) is None
-
-
-def test_a_project_can_name_a_cache_that_is_off(tmp_path: Path) -> None:
-    assert read_table(tmp_path, f"{URL}mode = 'off'\n") is None
 
 
 @pytest.mark.parametrize(
@@ -220,7 +210,7 @@ def test_each_mistake_has_a_message(tmp_path: Path, table: str, environ: dict[st
         read_table(tmp_path, table, **environ)
 
 
-def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once_also_without_an_address(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read_table(tmp_path, "mode = 'rw'\nprove = 'x'\n")
     assert [line.split(": ")[2].split()[0] for line in str(caught.value).splitlines()] == ["mode", "prove"]

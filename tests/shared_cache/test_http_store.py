@@ -17,6 +17,7 @@ from opmatrix.shared_cache import http_store
 from opmatrix.shared_cache.store import LARGEST, Store, StoreError
 from opmatrix.shared_cache.stores import open_store
 from tests.incremental.conftest import wait_for
+from tests.shared_cache.conftest import use_in_threads
 from tests.support.small_servers import CacheServer, cache_server, read_request, socket_server
 
 A = "a" * 64
@@ -62,22 +63,7 @@ def test_a_server_returns_what_was_stored(server: CacheServer, opened: Opened) -
 
 
 def test_threads_share_connections(server: CacheServer, opened: Opened) -> None:
-    store = opened(server.url)
-    blobs = {hashlib.sha256(bytes([n]) * 1000).hexdigest(): bytes([n]) * 1000 for n in range(80)}
-    digests = [*blobs]
-
-    def work(own: list[str]) -> None:
-        for digest in own:
-            store.put("cas", digest, blobs[digest])
-            found[digest] = store.get("cas", digest)
-
-    found: dict[str, bytes | None] = {}
-    threads = [threading.Thread(target=work, args=(digests[n::8],)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == blobs
+    use_in_threads(opened(server.url))
     assert server.connections <= 8
 
 
@@ -112,30 +98,9 @@ def test_a_token_that_no_header_can_have_is_an_error_without_it(
     monkeypatch: pytest.MonkeyPatch, opened: Opened
 ) -> None:
     monkeypatch.setenv("OPMATRIX_CACHE_TOKEN", "secret\r\nX-Other: 1")
-    with pytest.raises(
-        UsageError, match=r"^OPMATRIX_CACHE_TOKEN has a character that no HTTP header can have"
-    ) as error:
+    with pytest.raises(UsageError, match=r"^OPMATRIX_CACHE_TOKEN has a character that no HTTP header can") as error:
         opened("https://localhost", timeout=1)
     assert "secret" not in str(error.value)
-
-
-@pytest.mark.parametrize("method", ["get", "put"])
-def test_a_connection_that_the_server_closed_is_opened_again(method: str, opened: Opened) -> None:
-    """The server answers one request per connection, without saying that it closes it."""
-    body = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-
-    def once(connection: socket.socket) -> None:
-        read_request(connection)
-        connection.sendall(body)
-
-    with socket_server(once) as url:
-        store = opened(url)
-        for _ in range(3):
-            if method == "get":
-                assert store.get("ac", A) == b"ok"
-            else:
-                store.put("ac", A, b"x")
-            time.sleep(0.05)  # the server's end of the connection arrives
 
 
 def answers(content: bytes) -> Callable[[socket.socket], None]:
@@ -144,6 +109,17 @@ def answers(content: bytes) -> Callable[[socket.socket], None]:
         connection.sendall(content)
 
     return answer
+
+
+def test_a_connection_that_the_server_closed_is_opened_again(opened: Opened) -> None:
+    """The server answers one request per connection, without saying that it closes it."""
+    with socket_server(answers(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as url:
+        store = opened(url)
+        for _ in range(3):
+            assert store.get("ac", A) == b"ok"
+            time.sleep(0.05)  # the server's end of the connection arrives
+            store.put("ac", A, b"x")
+            time.sleep(0.05)
 
 
 LONG = 60  # seconds for which a slow server goes on, and then closes the connection, which is another error
@@ -171,17 +147,10 @@ def silent(connection: socket.socket) -> None:
 
 @pytest.mark.parametrize("answer", [drip, drip_header, silent], ids=lambda a: a.__name__)
 def test_a_slow_server_is_an_error_in_time(answer: Callable[[socket.socket], None], opened: Opened) -> None:
+    """No thread is left when the store is closed."""
     with socket_server(answer) as url:
         store = opened(url, timeout=0.3)
         with pytest.raises(StoreError, match=f"^{url}: no answer "):
-            store.get("ac", A)
-        store.close()
-
-
-def test_no_thread_is_left_when_a_store_is_closed(opened: Opened) -> None:
-    with socket_server(drip) as url:
-        store = opened(url, timeout=0.2)
-        with pytest.raises(StoreError):
             store.get("ac", A)
         assert [t for t in threading.enumerate() if t.name == "shared-cache"]
         store.close()
@@ -193,7 +162,7 @@ def head(text: str) -> bytes:
     return f"HTTP/1.1 {text}||".replace("|", "\r\n").encode()
 
 
-PAGE = b"<html>Sign in</html>"
+PAGE = head("200 OK|Content-Type: text/html|Content-Length: 20") + b"<html>Sign in</html>"
 
 
 @pytest.mark.parametrize(
@@ -203,12 +172,12 @@ PAGE = b"<html>Sign in</html>"
         (head("200 OK|Transfer-Encoding: chunked") + b"20\r\nshort", "the answer is cut off"),
         (head("200 OK|Transfer-Encoding: chunked") + b"zz\r\nshort", "the answer is "),
         (head("200 OK|Content-Length: 99999999999999") + b"x", "has 99,999,999,999,999 bytes, allowed: 67,108,864"),
-        (head("200 OK|Content-Type: text/html|Content-Length: 20") + PAGE, "answers with a web page"),
+        (PAGE, "answers with a web page"),
         (head("206 Partial|Content-Length: 1") + b"x", "is answered with 206 Partial"),
         (head("302 Found|Location: https://me:secret@sso/in?t=secret|Content-Length: 0"),
          "with 302 Found. It redirects to 'https://sso/in': name that server in the url"),
         (head("400 Bad Request|Content-Length: 12") + b"no\nsuch\x1b[1mx", r"400 Bad Request. no such\\x1b\[1mx$"),
-        (head("403 Forbidden|Content-Type: text/html|Content-Length: 20") + PAGE, "with 403 Forbidden. Set user"),
+        (PAGE.replace(b"200 OK", b"403 Forbidden"), "with 403 Forbidden. Set user"),
         (head("503 |Content-Length: 0"), "GET of /ac/ is answered with 503$"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "the answer is not HTTP"),
         (b"\x15\x03\x03\x00\x02\x02\x46", "the answer is not HTTP"),
@@ -247,13 +216,7 @@ def test_a_refused_upload_is_an_error_with_the_servers_reason(opened: Opened) ->
 
 
 def test_an_upload_that_a_page_answers_is_an_error(opened: Opened) -> None:
-    page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 20\r\n\r\n" + PAGE
-
-    def answer(connection: socket.socket) -> None:
-        read_request(connection)
-        connection.sendall(page)
-
-    with socket_server(answer) as url, pytest.raises(StoreError, match="web page"):
+    with socket_server(answers(PAGE)) as url, pytest.raises(StoreError, match="web page"):
         opened(url).put("ac", A, b"x")
 
 

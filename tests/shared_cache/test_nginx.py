@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from opmatrix.shared_cache.entry import decode, encode
 from opmatrix.shared_cache.store import FolderStore, Store, StoreError
 from opmatrix.shared_cache.stores import open_store
+from tests.shared_cache.conftest import use_in_threads
 from tests.support.nginx import SERVER, WITH_PASSWORDS, Nginx, free_port, nginx
 
 KEY = "a" * 64
@@ -58,39 +58,19 @@ def test_nginx_notes_that_a_file_was_read(server: Nginx, store: Store) -> None:
 
 
 def test_eight_threads(store: Store) -> None:
-    blobs = {hashlib.sha256(text).hexdigest(): text for text in (b"%d" % n * 20_000 for n in range(64))}
-    found: dict[str, bytes | None] = {}
-
-    def work(digests: list[str]) -> None:
-        for digest in digests:
-            store.put("cas", digest, blobs[digest])
-            found[digest] = store.get("cas", digest)
-
-    threads = [threading.Thread(target=work, args=([*blobs][n::8],)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == blobs
+    use_in_threads(store)
 
 
-def test_a_server_that_is_restarted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked_meanwhile", [True, False])
+def test_a_server_that_is_restarted(tmp_path: Path, asked_meanwhile: bool) -> None:
+    """Not asked meanwhile, the store has a connection that the new server does not know."""
     port = free_port()
     with nginx(tmp_path, port=port) as server:
         store = open_store(server.url, timeout=300)
         store.put("ac", KEY, ENTRY)
-    with pytest.raises(StoreError, match=rf"^http://127.0.0.1:{port}: Connection refused$"):
-        store.get("ac", KEY)
-    with nginx(tmp_path, port=port):
-        assert store.get("ac", KEY) == ENTRY
-    store.close()
-
-
-def test_a_kept_connection_that_a_new_server_does_not_know(tmp_path: Path) -> None:
-    port = free_port()
-    with nginx(tmp_path, port=port) as server:
-        store = open_store(server.url, timeout=300)
-        store.put("ac", KEY, ENTRY)
+    if asked_meanwhile:
+        with pytest.raises(StoreError, match=rf"^http://127.0.0.1:{port}: Connection refused$"):
+            store.get("ac", KEY)
     with nginx(tmp_path, port=port):
         assert store.get("ac", KEY) == ENTRY
     store.close()

@@ -19,6 +19,8 @@ from opmatrix.basics.errors import UsageError
 from opmatrix.shared_cache import store as module
 from opmatrix.shared_cache.store import FolderStore, Kind, StoreError, without_password
 from opmatrix.shared_cache.stores import folder_of, open_store
+from tests.shared_cache.conftest import use_in_threads
+from tests.support.raising import raising
 
 A, B = "a" * 64, "b" * 64
 
@@ -99,10 +101,6 @@ def test_a_file_in_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
         open_store(tmp_path.as_uri(), timeout=60).get("ac", A)
 
 
-def link(target: str) -> Callable[[Path], None]:
-    return lambda path: path.symlink_to(target)
-
-
 def bind(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(path))
@@ -113,41 +111,40 @@ def sparse(path: Path) -> None:
         file.truncate(1 << 40)
 
 
-# At 71b51ad8: zeros, random, pipe and log_of_the_kernel gave no answer in 12 s, terminal and socket another message,
-# file_without_a_size was read.
+# Text: the target of a link. At 71b51ad8: zero, urandom, mkfifo and kmsg gave no answer in 12 s, tty and bind another
+# message, maps was read.
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        pytest.param(link("/dev/zero"), "it is no regular file", id="zeros"),
-        pytest.param(link("/dev/urandom"), "it is no regular file", id="random"),
-        pytest.param(link("/dev/tty"), "it is no regular file", id="terminal"),
-        pytest.param(os.mkfifo, "it is no regular file", id="pipe"),
-        pytest.param(Path.mkdir, "Is a directory", id="folder"),
-        pytest.param(link("/proc/self/fd"), "Is a directory", id="folder_of_processes"),
-        pytest.param(bind, "it is no regular file", id="socket"),
-        pytest.param(link("."), "Is a directory", id="own_folder"),
-        pytest.param(lambda path: path.symlink_to(path.name), "Too many levels", id="loop"),
-        pytest.param(sparse, "has 1,099,511,627,776 bytes, allowed: ", id="sparse"),
-        pytest.param(link("/proc/kmsg"), None, id="log_of_the_kernel"),
-        pytest.param(link("/proc/self/maps"), None, id="file_without_a_size"),
-        pytest.param(link("nowhere"), None, id="nothing"),
+        ("/dev/zero", "it is no regular file"),
+        ("/dev/urandom", "it is no regular file"),
+        ("/dev/tty", "it is no regular file"),
+        (os.mkfifo, "it is no regular file"),
+        (Path.mkdir, "Is a directory"),
+        ("/proc/self/fd", "Is a directory"),
+        (bind, "it is no regular file"),
+        (".", "Is a directory"),
+        (A, "Too many levels"),  # itself
+        (sparse, "has 1,099,511,627,776 bytes, allowed: "),
+        ("/proc/kmsg", None),
+        ("/proc/self/maps", None),
+        ("nowhere", None),
     ],
 )
 @pytest.mark.parametrize("kind", module.KINDS)
 def test_only_regular_files_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind, make: Callable[[Path], None], message: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind, make: Callable[[Path], None] | str, message: str | None
 ) -> None:
     """Without waiting, and no more than a file has."""
     monkeypatch.chdir(tmp_path)
     Path(kind).mkdir()
-    make(Path(kind, "a" * 64))
-    store = FolderStore(tmp_path)
-    if message:
-        with pytest.raises(StoreError, match=message):
-            store.get(kind, "a" * 64)
+    if isinstance(make, str):
+        Path(kind, A).symlink_to(make)
     else:
-        with suppress(StoreError):  # only root may open the kernel's
-            assert store.get(kind, "a" * 64) in (None, b"")
+        make(Path(kind, A))
+    # Only root may open the kernel's log.
+    with pytest.raises(StoreError, match=message) if message else suppress(StoreError):
+        assert FolderStore(tmp_path).get(kind, A) in (None, b"")
 
 
 def test_a_folder_that_does_not_answer_is_an_error_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,29 +169,14 @@ def test_a_process_ends_while_a_store_does_not_answer(tmp_path: Path) -> None:
 
 
 def test_a_process_without_another_thread_has_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     store = open_store(tmp_path.as_uri(), timeout=1)
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
     with pytest.raises(StoreError, match=r"^file:///.*: can't start new thread$"):
         store.get("ac", A)
 
 
 def test_threads_share_a_store(tmp_path: Path) -> None:
-    store = open_store(tmp_path.as_uri(), timeout=60)
-    digests = [f"{n:064x}" for n in range(200)]
-
-    def work(own: list[str]) -> None:
-        for digest in own:
-            store.put("cas", digest, digest.encode())
-
-    threads = [threading.Thread(target=work, args=(digests[n::4],)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [store.get("cas", digest) for digest in digests] == [digest.encode() for digest in digests]
+    use_in_threads(open_store(tmp_path.as_uri(), timeout=60))
 
 
 @pytest.mark.parametrize(
@@ -218,54 +200,32 @@ def test_a_url_that_names_no_store_is_an_error(url: str, message: str) -> None:
 
 
 def test_a_missing_package_is_an_error_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(
-        UsageError, match=r'shared cache s3://bucket/x needs .*Run: pip install "opmatrix\[cache\]" s3fs$'
+    for package, url, message in (
+        ("s3fs", "s3://bucket/x", r'shared cache s3://bucket/x needs .*Run: pip install "opmatrix\[cache\]" s3fs$'),
+        ("fsspec", "memory://x", r'^the shared cache memory://x needs fsspec. Run: pip install "opmatrix\[cache\]"$'),
     ):
-        open_store("s3://bucket/x", timeout=1)
-    monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(
-        UsageError, match=r'^the shared cache memory://x needs fsspec. Run: pip install "opmatrix\[cache\]"$'
-    ):
-        open_store("memory://x", timeout=1)
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(UsageError, match=message):
+            open_store(url, timeout=1)
 
 
-def test_fsspec_returns_what_was_stored() -> None:
+def test_fsspec_returns_what_was_stored_and_its_errors_are_those_of_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store("memory://cache/of/a/test", timeout=60)
     assert store.get("ac", A) is None
     store.put("ac", A, b"\0entry")
     assert (store.get("ac", A), store.get("cas", A)) == (b"\0entry", None)
-
-
-def test_an_error_of_fsspec_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = open_store("memory://cache/of/a/test", timeout=60)
-
-    def refuse(*_: object, **__: object) -> bytes:
-        raise RuntimeError("no\nroom")
-
-    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.cat_file", refuse)
-    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.pipe_file", refuse)
+    for name in ("cat_file", "pipe_file"):
+        monkeypatch.setattr(f"fsspec.implementations.memory.MemoryFileSystem.{name}", raising(RuntimeError("no\nroom")))
     for operation in (lambda: store.get("ac", A), lambda: store.put("ac", A, b"")):
         with pytest.raises(StoreError, match=r"^memory://cache/of/a/test: no room$"):
             operation()
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("https://me:pa@ss@host/x", "https://host/x"),
-        ("s3://key:secret@bucket/x?y=secret", "s3://bucket/x"),
-        ("file:///a/b@c", "file:///a/b@c"),
-        ("http://host/\x1b[31m", "http://host/\\x1b[31m"),
-    ],
-)
-def test_a_url_is_shown_without_secrets(url: str, shown: str) -> None:
-    assert without_password(url) == shown
-
-
-def test_the_folder_of_a_url() -> None:
-    assert folder_of("file:///srv/a%20b") == Path("/srv/a b")
-    assert folder_of("https://host/x") is None
+def test_a_url_is_shown_without_secrets_and_names_a_folder() -> None:
+    urls = ("https://me:pa@ss@host/x", "s3://key:secret@bucket/x?y=secret", "file:///a/b@c", "http://host/\x1b[31m")
+    shown = ["https://host/x", "s3://bucket/x", "file:///a/b@c", "http://host/\\x1b[31m"]
+    assert [without_password(url) for url in urls] == shown
+    assert (folder_of("file:///srv/a%20b"), folder_of("https://host/x")) == (Path("/srv/a b"), None)
 
 
 def test_a_store_in_a_folder_imports_no_http() -> None:
@@ -276,7 +236,3 @@ def test_a_store_in_a_folder_imports_no_http() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
-
-
-def test_each_kind_has_a_limit() -> None:
-    assert module.LARGEST.keys() == {*module.KINDS}

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,9 +66,29 @@ class Side:
         self.client.close()
         return (hit.entry.files["build/x"], hit.record.signer) if hit else None
 
-    def put(self, content: bytes = b"right", key: str = KEY) -> None:
+    def put(self, content: bytes = b"right", key: str = KEY) -> Side:
         self.client.store(key, self.step, Entry(files={"build/x": content}, links={}, inputs={}), seconds=1.0)
         self.client.close()
+        return self
+
+    def change(self, edit: Callable[[str, dict[str, str]], tuple[str, dict[str, str]]]) -> None:
+        """Replace the blob's digest, and its description, in the entry of KEY."""
+        digest, size, told = entry.decode(self.store.kept["ac", KEY])
+        digest, both = edit(digest, json.loads(told))
+        blob = self.store.kept.get(("cas", digest), b"")
+        self.store.kept["ac", KEY] = entry.encode(digest, len(blob) or size, json.dumps(both).encode())
+
+    def damage(self, edit: Callable[[bytes], bytes]) -> None:
+        """Change the only blob, under its old name."""
+        (name,) = (key for key in self.store.kept if key[0] == "cas")
+        self.store.kept[name] = edit(self.store.kept[name])
+
+    def plant(self, content: bytes) -> str:
+        """Store a blob with another content of the file; return its digest."""
+        head = {"files": [["build/x", len(content), False]], "links": {}, "found": {}, "log": ""}
+        blob = json.dumps(head).encode() + b"\n" + content
+        self.store.kept["cas", (digest := hashlib.sha256(blob).hexdigest())] = blob
+        return digest
 
 
 Make = Callable[..., Side]
@@ -95,15 +116,12 @@ def make(tmp_path: Path, keys: Path) -> Make:
     return make_side
 
 
-def fingerprint(keys: Path, name: str) -> str:
-    printed = subprocess.run(["ssh-keygen", "-l", "-f", str(keys / f"{name}.pub")], capture_output=True, text=True)
-    return printed.stdout.split()[1]
-
-
 def test_the_signer_and_the_key_are_named(make: Make, keys: Path) -> None:
     make("ci", key="ci").put()
-    assert make("ci").fetch() == (b"right", f"ci@example.org {fingerprint(keys, 'ci')}")
+    printed = subprocess.run(["ssh-keygen", "-l", "-f", str(keys / "ci.pub")], capture_output=True, text=True).stdout
+    assert make("ci").fetch() == (b"right", f"ci@example.org {printed.split()[1]}")
     assert make().fetch() == (b"right", None)  # nobody asked
+    assert make("stranger").fetch() is None  # the signer was removed
 
 
 @pytest.mark.parametrize("key", ["stranger", "none"])
@@ -116,81 +134,52 @@ def test_what_no_signer_signed_is_refused_with_one_note(make: Make, key: str) ->
     assert reader.warnings == ["2 results of the shared cache were not taken: no signer in pyproject.toml signed them"]
 
 
-def change(side: Side, edit: Callable[[str, dict[str, str]], tuple[str, dict[str, str]]]) -> None:
-    """Replace the blob's digest, and its description, in the entry of KEY."""
-    digest, size, told = entry.decode(side.store.kept["ac", KEY])
-    digest, both = edit(digest, json.loads(told))
-    blob = side.store.kept.get(("cas", digest), b"")
-    side.store.kept["ac", KEY] = entry.encode(digest, len(blob) or size, json.dumps(both).encode())
-
-
-def plant(side: Side, content: bytes) -> str:
-    """Store a blob with another content of the file; return its digest."""
-    head = {"files": [["build/x", len(content), False]], "links": {}, "found": {}, "log": ""}
-    blob = json.dumps(head).encode() + b"\n" + content
-    side.store.kept["cas", (digest := hashlib.sha256(blob).hexdigest())] = blob
-    return digest
-
-
 def test_another_blob_under_a_signed_entry_is_refused(make: Make) -> None:
-    writer = make("ci", key="ci")
-    writer.put()
-    change(writer, lambda _, told: (plant(writer, b"poisoned"), told))
+    writer = make("ci", key="ci").put()
+    writer.change(lambda _, told: (writer.plant(b"poisoned"), told))
     assert make("ci").fetch() is None
     assert make().fetch() == (b"poisoned", None)  # the plant is what a client without signers takes
 
 
 def test_a_changed_record_is_refused(make: Make) -> None:
-    writer = make("ci", key="ci")
-    writer.put()
-    change(writer, lambda digest, told: (digest, told | {"record": told["record"].replace("compile:x", "compile:y")}))
+    make("ci", key="ci").put().change(
+        lambda digest, told: (digest, told | {"record": told["record"].replace("compile:x", "compile:y")})
+    )
     assert make("ci").fetch() is None
 
 
 def test_the_signature_of_another_step_is_refused(make: Make) -> None:
     """Replayed: whole entry and blob of one key under another one, as of the step before a fix."""
-    writer = make("ci", key="ci")
-    writer.put()
-    writer.store.kept["ac", OTHER] = writer.store.kept["ac", KEY]
+    kept = make("ci", key="ci").put().store.kept
+    kept["ac", OTHER] = kept["ac", KEY]
     assert make("ci").fetch(OTHER) is None
     assert make().fetch(OTHER) == (b"right", None)
 
 
 def test_a_signature_of_another_key_is_refused(make: Make, keys: Path) -> None:
-    writer = make("ci", key="ci")
-    writer.put()
+    writer = make("ci", key="ci").put()
 
     def resign(_: str, told: dict[str, str]) -> tuple[str, dict[str, str]]:
-        digest = plant(writer, b"poisoned")
+        digest = writer.plant(b"poisoned")
         signed = entry.message(key=KEY, blob=digest, record=told["record"].encode())
         return digest, told | {"signature": signing.sign(signed, keys / "stranger")}
 
-    change(writer, resign)
+    writer.change(resign)
     assert make("ci").fetch() is None
     taken = make("ci", "stranger").fetch()
     assert taken and taken[0] == b"poisoned"  # the plant is signed, by another
 
 
 @pytest.mark.parametrize("signature", [None, 5, "", "x", ["-----BEGIN SSH SIGNATURE-----"], "\ud800"])
-def test_no_signature_at_all_is_refused(make: Make, signature: object) -> None:
-    writer = make("ci", key="ci")
-    writer.put()
-    change(writer, lambda digest, told: (digest, told | {"signature": signature}))  # type: ignore[dict-item]  # that is the plant
+def test_no_signature_at_all_is_refused(make: Make, signature: Any) -> None:
+    make("ci", key="ci").put().change(lambda digest, told: (digest, told | {"signature": signature}))
     reader = make("ci")
     assert reader.fetch() is None
     assert len(reader.warnings) == 1
 
 
-def test_an_entry_whose_signer_was_removed_is_refused(make: Make) -> None:
-    make("ci", key="ci").put()
-    assert make("stranger").fetch() is None
-
-
 def test_a_damaged_blob_is_not_taken(make: Make) -> None:
-    writer = make("ci", key="ci")
-    writer.put()
-    (name,) = (key for key in writer.store.kept if key[0] == "cas")
-    writer.store.kept[name] = writer.store.kept[name].replace(b"right", b"wrong")
+    make("ci", key="ci").put().damage(lambda blob: blob.replace(b"right", b"wrong"))
     reader = make("ci")
     assert reader.fetch() is None
     assert reader.warnings == ["damaged in the shared cache, so it was computed: compile:x: "
@@ -198,10 +187,7 @@ def test_a_damaged_blob_is_not_taken(make: Make) -> None:
 
 
 def test_a_blob_that_is_larger_than_its_entry_says_is_not_read(make: Make) -> None:
-    writer = make("ci", key="ci")
-    writer.put()
-    (name,) = (key for key in writer.store.kept if key[0] == "cas")
-    writer.store.kept[name] += bytes(10_000)
+    make("ci", key="ci").put().damage(lambda blob: blob + bytes(10_000))
     reader = make("ci")
     assert reader.fetch() is None
     assert "the blob is larger than its entry says" in reader.warnings[0]
@@ -219,10 +205,9 @@ def test_without_ssh_keygen_nothing_is_taken_with_one_warning(
 
 @pytest.mark.parametrize("size", [3_000_000_000, (1 << 63) - 1])
 def test_an_entry_of_a_giant_blob_is_not_taken(make: Make, size: int) -> None:
-    writer = make(key="none")
-    writer.put()
-    digest, _, told = entry.decode(writer.store.kept["ac", KEY])
-    writer.store.kept["ac", KEY] = entry.encode(digest, size, told)
+    kept = make(key="none").put().store.kept
+    digest, _, told = entry.decode(kept["ac", KEY])
+    kept["ac", KEY] = entry.encode(digest, size, told)
     assert make().fetch() is None
 
 
@@ -237,9 +222,7 @@ def test_an_entry_of_a_giant_blob_is_not_taken(make: Make, size: int) -> None:
     "\x80\x04K\x01.",  # a pickle
 ])  # fmt: skip
 def test_a_record_that_is_none_costs_one_warning(make: Make, record: str) -> None:
-    writer = make(key="none")
-    writer.put()
-    change(writer, lambda digest, told: (digest, told | {"record": record}))
+    make(key="none").put().change(lambda digest, told: (digest, told | {"record": record}))
     reader = make()
     assert reader.fetch() is None
     assert reader.warnings == [
@@ -253,15 +236,9 @@ def test_a_record_that_is_none_costs_one_warning(make: Make, record: str) -> Non
     "a\u2028b\x85c\x0bd", "\n" * 9,
 ])  # fmt: skip
 def test_the_name_of_a_step_is_a_part_of_one_line(make: Make, step: str) -> None:
-    writer = make(key="none")
-    writer.put()
-
-    def rename(digest: str, told: dict[str, str]) -> tuple[str, dict[str, str]]:
-        return digest, {"record": json.dumps(json.loads(told["record"]) | {"step": step})}
-
-    change(writer, rename)
-    (name,) = (key for key in writer.store.kept if key[0] == "cas")
-    writer.store.kept[name] = writer.store.kept[name][:-1] + b"?"
+    writer = make(key="none").put()
+    writer.change(lambda digest, told: (digest, {"record": json.dumps(json.loads(told["record"]) | {"step": step})}))
+    writer.damage(lambda blob: blob[:-1] + b"?")
     reader = make()
     assert reader.fetch() is None
     (said,) = reader.warnings

@@ -37,22 +37,14 @@ def failed(output: str, lines: str) -> str:
     return f"\x1b[31mFAILED: \x1b[0m[code=1] {output} \ng++ -std=c++20 -c {output}\n{lines}\n"
 
 
-def shown(paths: Paths, *blocks: str) -> list[str]:
-    return without_colours(in_colours(paths, *blocks)).splitlines()
-
-
-def in_colours(paths: Paths, *blocks: str) -> str:
-    return result(paths, *blocks)[0]
-
-
-def cause_of(paths: Paths, *blocks: str) -> Cause | None:
-    return result(paths, *blocks)[1]
-
-
 def result(paths: Paths, *blocks: str) -> tuple[str, Cause | None]:
     text = "".join(blocks).replace("KERNEL", str(paths.kernel("my_op")))
     text = text.replace("GENERATED", str(paths.generated("my_op") / "kernel.cc"))
     return shortened(f"{text}ninja: build stopped: subcommand failed.\n", paths, "my_op")
+
+
+def shown(paths: Paths, *blocks: str) -> list[str]:
+    return without_colours(result(paths, *blocks)[0]).splitlines()
 
 
 def of_gcc(dtype: str, line: int) -> str:
@@ -84,16 +76,13 @@ def of_clang(dtype: str, line: int) -> str:
 
 
 def test_an_error_in_a_template_is_shown_where_the_kernel_has_it(paths: Paths) -> None:
-    block = failed("kernel.o", f"{of_gcc('float', 3)}\ncompilation terminated due to -fmax-errors=1.")
-    assert shown(paths, block) == [
+    gcc = failed("kernel.o", f"{of_gcc('float', 3)}\ncompilation terminated due to -fmax-errors=1.")
+    assert shown(paths, gcc) == [
         "native/my_op/kernel.h:5:16: error: invalid operands of types 'const float' and 'int' to binary 'operator|'",
         "    5 |   int q = x[0] | 1;",
         "      |           ~~~~~^~~",
     ]
-    assert f"{RED}~~~~~^~~{END}" in in_colours(paths, block)
-
-
-def test_the_same_of_clang(paths: Paths) -> None:
+    assert f"{RED}~~~~~^~~{END}" in result(paths, gcc)[0]
     end = "fatal error: too many errors emitted, stopping now [-ferror-limit=]\n2 errors generated."
     assert shown(paths, failed("kernel.o", f"{of_clang('float', 3)}\n{end}")) == [
         "native/my_op/kernel.h:5:16: error: invalid operands to binary expression ('const float' and 'int')",
@@ -102,17 +91,13 @@ def test_the_same_of_clang(paths: Paths) -> None:
     ]
 
 
-def test_two_bindings_with_one_error_are_one_cause(paths: Paths) -> None:
+def test_two_bindings_with_one_error_are_one_cause_and_the_users_file_comes_first(paths: Paths) -> None:
     block = of_gcc("float", 3)
     both = shown(paths, failed("ort.o", block), failed("torch.o", block))
     assert both == shown(paths, failed("ort.o", block))
     assert both == shown(paths, failed("torch.o", block), failed("ort.o", block)), "whichever ends first"
-
-
-def test_an_error_in_a_file_of_the_user_is_shown_before_one_of_generated_code(paths: Paths) -> None:
     generated = failed("kernel.o", "GENERATED:10:8: error: no matching function for call to 'my_op(const float*&)'")
-    both = shown(paths, generated, failed("torch.o", of_gcc("float", 3)))
-    assert both == shown(paths, failed("torch.o", of_gcc("float", 3)))
+    assert both == shown(paths, generated, failed("torch.o", block))
 
 
 def test_an_error_in_the_standard_library_begins_with_the_line_of_the_kernel(paths: Paths) -> None:
@@ -137,9 +122,9 @@ def test_an_error_in_the_standard_library_begins_with_the_line_of_the_kernel(pat
         "      |          ^",
         *lines[6:9],
     ]
-    found = cause_of(paths, failed("kernel.o", "\n".join(lines)))
+    found = result(paths, failed("kernel.o", "\n".join(lines)))[1]
     assert found == Cause(file="native/my_op/kernel.h", line=6), "annotations are in the kernel"
-    assert cause_of(paths, failed("kernel.o", of_gcc("float", 3))) is None
+    assert result(paths, failed("kernel.o", of_gcc("float", 3)))[1] is None
 
 
 def test_an_error_in_generated_code_points_to_the_declaration(paths: Paths) -> None:
@@ -180,12 +165,9 @@ def test_an_undefined_symbol_is_shown_once_where_the_kernel_uses_it(paths: Paths
     ]
 
 
-def test_a_symbol_that_this_torch_lacks(paths: Paths) -> None:
+def test_several_undefined_symbols_and_one_that_this_torch_lacks(paths: Paths) -> None:
     found = shown(paths, failed("libmy_op_torch.so", GOLD.replace("cut(float)", "at::gone()").format("float")))
     assert found[-1] == "the torch that the library is compiled for does not have it"
-
-
-def test_several_undefined_symbols(paths: Paths) -> None:
     lines = [f"ld.lld: error: undefined symbol: f{n}(int)" for n in range(5)]
     found = shown(paths, failed("libmy_op_ort.so", "\n".join(lines)))
     assert found[:4] == [
@@ -194,16 +176,13 @@ def test_several_undefined_symbols(paths: Paths) -> None:
     ]
 
 
-def test_long_types_are_cut(paths: Paths) -> None:
-    found = shown(paths, failed("kernel.o", f"KERNEL:5:16: error: no match for {'std::vector<' * 100}"))
-    assert len(found) == 1 and len(found[0]) < 250 and found[0].endswith(" ...")
-
-
-def test_an_error_without_a_place_is_shown(paths: Paths) -> None:
+def test_other_lines_are_shown_cut(paths: Paths) -> None:
     killed = "c++: fatal error: Killed signal terminated program cc1plus"
     assert shown(paths, failed("kernel.o", f"{killed}\ncompilation terminated.")) == [killed]
     assert shown(paths, failed("kernel.o", "no such thing")) == ["no such thing"]
     assert shortened("ninja: error: loading 'build.ninja'", paths, "my_op")[0] == "ninja: error: loading 'build.ninja'"
+    found = shown(paths, failed("kernel.o", f"KERNEL:5:16: error: no match for {'std::vector<' * 100}"))
+    assert len(found) == 1 and len(found[0]) < 250 and found[0].endswith(" ...")
 
 
 def test_the_full_output_has_no_commands_of_ninja_and_no_colours(paths: Paths) -> None:

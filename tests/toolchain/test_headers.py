@@ -65,12 +65,6 @@ def test_any_folder_of_its_environment_finds_torch(torch: Path, up: int) -> None
     assert [p.name for p in found.libraries] == ["libtorch_cpu.so", "libc10.so", "libgomp-a34b.so.1"]
 
 
-def test_an_openmp_outside_torchs_folder_is_not_used(torch: Path) -> None:
-    """The system's would be a second one, with its own threads."""
-    (torch / "lib/libgomp-a34b.so.1").unlink()
-    assert find_torch_build(torch).openmp is None
-
-
 @pytest.mark.parametrize("shown", [(True, True), (False, False)])
 def test_a_library_without_a_known_abi(torch: Path, monkeypatch: pytest.MonkeyPatch, shown: tuple[bool, bool]) -> None:
     monkeypatch.setattr(headers, "has_symbol_prefix", lambda path, *names: shown)
@@ -78,19 +72,21 @@ def test_a_library_without_a_known_abi(torch: Path, monkeypatch: pytest.MonkeyPa
         find_torch_build(torch)
 
 
-@pytest.mark.parametrize("missing", ["include/torch/library.h", "lib/libc10.so", "lib/libtorch_cpu.so"])
-def test_an_incomplete_torch(torch: Path, missing: str) -> None:
-    (torch / missing).unlink()
-    with pytest.raises(ToolchainError, match=rf"torch 2\.6\.0\+cu124 has no '.*{missing}'\. Reinstall torch"):
-        find_torch_build(torch)
+def test_an_incomplete_torch(torch: Path) -> None:
+    """But an OpenMP outside its folder is not used: the system's would be a second one, with its own threads."""
+    (torch / "lib/libgomp-a34b.so.1").unlink()
+    assert find_torch_build(torch).openmp is None
+    for missing in ("lib/libtorch_cpu.so", "lib/libc10.so", "include/torch/library.h"):
+        (torch / missing).rename(torch / "moved")
+        with pytest.raises(ToolchainError, match=rf"torch 2\.6\.0\+cu124 has no '.*{missing}'\. Reinstall torch"):
+            find_torch_build(torch)
+        (torch / "moved").rename(torch / missing)
 
 
-@pytest.mark.parametrize(
-    ("version", "standard"), [("1.13.1", "c++17"), ("2.9.1", "c++17"), ("2.15.0", "c++20"), ("3.0.0", "c++20")]
-)
-def test_the_standard_of_a_version(version: str, standard: str) -> None:
-    torch = TorchBuild(version=version, include=Path("/t/include"), openmp=None, cxx11_abi=True)
-    assert torch.standard == standard and f"classic = -std={standard}\n" in places(torch)
+def test_the_standard_of_a_version() -> None:
+    for version, standard in {"1.13.1": 17, "2.9.1": 17, "2.15.0": 20, "3.0.0": 20}.items():
+        torch = TorchBuild(version=version, include=Path("/t/include"), openmp=None, cxx11_abi=True)
+        assert torch.standard == f"c++{standard}" and f"classic = -std=c++{standard}\n" in places(torch)
 
 
 def test_one_file_has_all_settings_of_one_torch() -> None:
@@ -105,19 +101,15 @@ def test_one_file_has_all_settings_of_one_torch() -> None:
     assert "/t/" not in cpp_abi_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN)
 
 
-def test_the_kernel_is_not_compiled_again() -> None:
+def test_the_kernel_is_not_compiled_again_and_a_handwritten_binding_for_one_torch() -> None:
     lines = cpp_abi_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN).replace(" $\n    ", " ").splitlines()
     built = [line for line in lines if line.startswith("build ")]
     assert [line.split()[1] for line in built] == ["torch.o:", "libgroup_norm_torch.so:"]
     assert "library torch.o ../kernel.o ../runtime.o |" in built[1]
     assert "-I${bindings_quoted}/classic " in "\n".join(lines)
-
-
-def test_a_handwritten_binding_is_compiled_for_one_torch() -> None:
     text = cpp_abi_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN, written={"kernel.h", "torch.cc"})
     assert "native/group_norm/torch.cc" in text and "own_torch.map" in text and "binding/classic" not in text
-    alone = cpp_abi_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN, written={"torch.cc", "ort.cc"})
-    assert "kernel.o" not in alone
+    assert "kernel.o" not in cpp_abi_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN, written={"torch.cc", "ort.cc"})
 
 
 def with_parts(*, variadic: bool = False, attribute: Attribute | None = None) -> OpSpec:
@@ -142,24 +134,10 @@ def test_which_torch_needs_its_own_library(spec: OpSpec, since: str) -> None:
     assert not is_classic(replace(spec, torch=None), "1.13")
 
 
-def test_prefixes_of_names_in_a_library() -> None:
-    assert symbols.has_symbol_prefix(Path(_ctypes.__file__), b"PyInit__cty", b"yInit__ctypes") == (True, False)
-    assert any(name.startswith("libc.so") for name in symbols.needed_libraries(Path(_ctypes.__file__)))
-
-
-@pytest.mark.parametrize(
-    ("compiler", "is_gcc"),
-    [
-        (("/usr/bin/g++",), True),
-        (("ccache", "/usr/bin/g++-12"), True),
-        (("/usr/bin/x86_64-linux-gnu-g++",), True),
-        (("/usr/bin/clang++",), False),
-        (("/usr/bin/clang++-15",), False),
-        (("/usr/bin/c++",), True),
-    ],
-)
-def test_the_openmp_of_a_compiler(compiler: tuple[str, ...], is_gcc: bool) -> None:
-    assert replace(TOOLCHAIN, compiler=compiler).is_gcc is is_gcc
+def test_which_compiler_has_the_openmp_of_gcc() -> None:
+    gcc = (("/usr/bin/g++",), ("ccache", "/usr/bin/g++-12"), ("/usr/bin/x86_64-linux-gnu-g++",), ("/usr/bin/c++",))
+    assert all(replace(TOOLCHAIN, compiler=compiler).is_gcc for compiler in gcc)
+    assert not any(replace(TOOLCHAIN, compiler=(f"/usr/bin/clang++{end}",)).is_gcc for end in ("", "-15"))
 
 
 ROW = re.compile(r"\| (?P<file>\S+) \| MIT \| (?P<digest>[0-9a-f]{64}) \|")
@@ -193,25 +171,16 @@ def test_the_headers_in_opmatrix_are_complete() -> None:
     assert C_API in included and included <= {path.name for path in headers}
 
 
-def test_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headers_that_a_setting_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in (tmp_path, tmp_path / "none"):
+        with pytest.raises(ToolchainError, match=r"which contains no usable onnxruntime_c_api\.h"):
+            identity(folder)
+    with pytest.raises(ToolchainError, match="API version 15; 18 or newer is needed"):
+        identity(header(tmp_path / "old", 15))
     folder = header(tmp_path / "include", 24)
     assert find_headers({"OPMATRIX_ORT_INCLUDE": str(folder)}) == OrtHeaders(path=folder, version="1.24")
     monkeypatch.chdir(tmp_path)
     assert find_headers({"OPMATRIX_ORT_INCLUDE": "include"}).path == folder
-
-
-def test_setting_without_headers(tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "none"):
-        with pytest.raises(ToolchainError, match=r"which contains no usable onnxruntime_c_api\.h"):
-            identity(folder)
-
-
-def test_setting_with_old_headers(tmp_path: Path) -> None:
-    with pytest.raises(ToolchainError, match="API version 15; 18 or newer is needed"):
-        identity(header(tmp_path, 15))
-
-
-def test_the_identity_is_that_of_the_content(tmp_path: Path) -> None:
     one, two, edited = (header(tmp_path / name, 21, "// more\n" * (name == "edited")) for name in ("1", "2", "edited"))
     assert identity(one) == identity(two) != identity(edited)
     (two / "onnxruntime_float16.h").touch()
@@ -219,11 +188,17 @@ def test_the_identity_is_that_of_the_content(tmp_path: Path) -> None:
 
 
 def test_a_library_of_python() -> None:
-    found = symbols.read_symbols(Path(_ctypes.__file__))
+    path = Path(_ctypes.__file__)
+    found = symbols.read_symbols(path)
     assert "PyInit__ctypes" in found.defined
     assert "PyObject_GetAttr" in found.undefined  # Python's symbols have no version
     assert "free" not in found.undefined  # glibc's have versions
-    assert any(n.startswith("libc.so") for n in found.needed)
+    for needed in (found.needed, symbols.needed_libraries(path)):
+        assert any(name.startswith("libc.so") for name in needed)
+    assert symbols.has_symbol_prefix(path, b"PyInit__cty", b"yInit__ctypes") == (True, False)
+    versions = symbols.newest_versions(found.versions)
+    assert versions["GLIBC"] >= (2, 2, 5) and symbols.version_text((2, 14)) == "2.14"
+    assert symbols.newest_versions(["GLIBC_2.2.5", "GLIBC_2.14", "GLIBC_2.3.4", "GLIBC_PRIVATE"]) == {"GLIBC": (2, 14)}
 
 
 WHOLE = Path(_ctypes.__file__).read_bytes()
@@ -249,12 +224,6 @@ def test_no_shim_is_ever_removed() -> None:
     versions = ["2.8", "2.9", "2.10", "2.12", "2.13", "2.15"]
     for older, newer in itertools.pairwise(versions):
         assert symbols.torch_shims(older) < symbols.torch_shims(newer)
-
-
-def test_the_newest_versions_that_a_library_requires() -> None:
-    versions = symbols.newest_versions(symbols.read_symbols(Path(_ctypes.__file__)).versions)
-    assert versions["GLIBC"] >= (2, 2, 5) and symbols.version_text((2, 14)) == "2.14"
-    assert symbols.newest_versions(["GLIBC_2.2.5", "GLIBC_2.14", "GLIBC_2.3.4", "GLIBC_PRIVATE"]) == {"GLIBC": (2, 14)}
 
 
 def test_a_gate_imports_no_framework() -> None:

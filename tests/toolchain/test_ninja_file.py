@@ -18,6 +18,7 @@ from opmatrix.toolchain import find, ninja_file
 from opmatrix.toolchain import find as toolchain
 from opmatrix.toolchain.find import Toolchain, find_toolchain
 from opmatrix.toolchain.ninja_file import build_ninja
+from tests.support.raising import raising
 from tests.support.toolchain import TOOLCHAIN
 
 WITH_LEVELS = load_operator(Paths(Path(__file__).resolve().parents[2]), "group_norm").spec
@@ -40,9 +41,7 @@ def test_a_kernel_with_levels_is_compiled_for_each_and_joined() -> None:
     built = {line.split()[1].rstrip(":"): line for line in lines if line.startswith("build ")}
     assert built["kernel.o"].startswith("build kernel.o: join kernel_v2.o kernel_v3.o kernel_v4.o")
     levels = [line for line in lines if "-DOPMATRIX_CPU_LEVEL=" in line]
-    assert ["-march=x86-64-v2" in levels[0], "-march=x86-64-v3" in levels[1], "-march=x86-64-v4" in levels[2]] == [
-        True
-    ] * 3
+    assert all(f"-march=x86-64-v{level}" in line for level, line in zip((2, 3, 4), levels, strict=True))
     assert "-march" not in text() and "objcopy" not in text(), "a kernel without levels pays nothing"
     assert "-fno-gnu-unique" not in text(spec=WITH_LEVELS, toolchain=replace(TOOLCHAIN, compiler=("clang++",)))
 
@@ -61,21 +60,15 @@ def test_a_composed_operator_links_the_objects_of_the_others() -> None:
     assert [line.split()[1].rstrip(":") for line in built] == ["ort_library.o", "runtime.o", "libboth_ort.so"]
 
 
-def test_the_build_log_and_the_dependencies() -> None:
+def test_flags_that_are_there_and_those_that_no_kernel_gets() -> None:
     assert "builddir = .\n" in text() and "-MD " in text() and "-MMD" not in text()
+    assert [flag for flag in ("-ffast-math", "-Ofast", "-march=native") if flag in text()] == []
+    assert "-Og -g" in text(debug=True) and "-ffile-prefix-map" not in text(debug=True)
 
 
-@pytest.mark.parametrize("flag", ["-ffast-math", "-Ofast", "-march=native"])
-def test_flags_that_no_kernel_gets(flag: str) -> None:
-    assert flag not in text()
-
-
-def test_the_libraries_do_not_depend_on_torch() -> None:
+def test_another_compiler_changes_the_text_and_another_torch_does_not() -> None:
     assert text() == text(toolchain=replace(TOOLCHAIN, torch_version="2.15.0", torch_include=Path("/elsewhere")))
     assert "torch" not in TOOLCHAIN.identity
-
-
-def test_another_compiler_changes_the_text() -> None:
     assert text() != text(toolchain=replace(TOOLCHAIN, compiler=("/usr/bin/clang++",)))
     assert text() != text(toolchain=replace(TOOLCHAIN, linker=None))
 
@@ -102,10 +95,6 @@ def test_the_text_has_no_path_of_this_machine() -> None:
     assert not re.search(r"(?<![\w}.])/(?!dev/null)\w", text()), "a path from the root"
 
 
-def test_the_debug_build() -> None:
-    assert "-Og -g" in text(debug=True) and "-ffile-prefix-map" not in text(debug=True)
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for planted programs; torch counts as installed, and no ninja is next to this Python."""
@@ -122,43 +111,23 @@ def plant(folder: Path, *names: str, content: str = "#!/bin/sh\n") -> None:
 
 
 def test_programs_on_the_path_are_found(folder: Path) -> None:
-    plant(folder, "g++", "clang++", "ninja", "ld.gold")
-    found = find_toolchain({"PATH": str(folder)})
-    assert found.compiler == (str(folder / "g++"),)
-    assert (found.ninja, found.linker) == (str(folder / "ninja"), "gold")
-
-
-def test_clang_is_found_where_there_is_no_gcc(folder: Path) -> None:
+    """clang where there is no GCC; CXX may be a command; the ninja of the environment comes first."""
     plant(folder, "clang++", "ninja")
     found = find_toolchain({"PATH": str(folder)})
     assert found.compiler == (str(folder / "clang++"),) and found.linker is None
-
-
-def test_cxx_may_be_a_command(folder: Path) -> None:
-    plant(folder, "ccache", "g++", "ninja")
+    plant(folder, "g++", "ccache", "ld.gold")
+    found = find_toolchain({"PATH": str(folder)})
+    assert found.compiler == (str(folder / "g++"),)
+    assert (found.ninja, found.linker) == (str(folder / "ninja"), "gold")
     assert find_toolchain({"PATH": str(folder), "CXX": "ccache g++"}).compiler == (str(folder / "ccache"), "g++")
-
-
-def test_the_ninja_of_the_environment_comes_first(folder: Path) -> None:
-    plant(folder, "g++", "ninja")
     plant(folder.parent, "ninja")
     assert find_toolchain({"PATH": str(folder)}).ninja == str(folder.parent / "ninja")
     assert find_toolchain({"PATH": str(folder), "NINJA": str(folder / "ninja")}).ninja == str(folder / "ninja")
 
 
-def test_the_identity_changes_with_the_content(folder: Path) -> None:
-    plant(folder, "g++", "ninja")
-    environ = {"PATH": str(folder)}
-    before = find_toolchain(environ).identity
-    (folder / "g++").touch()
-    assert find_toolchain(environ).identity == before
-    plant(folder, "g++", content="#!/bin/sh\n# upgraded\n")
-    assert find_toolchain(environ).identity != before
-
-
-@pytest.mark.parametrize("program", ["cc1plus", "as", "ld.gold", "libstdc++.so"])
-def test_the_identity_changes_with_what_the_compiler_runs(folder: Path, program: str) -> None:
-    """The command is only a driver: these make objects and libraries."""
+@pytest.mark.parametrize("program", ["g++", "cc1plus", "as", "ld.gold", "libstdc++.so"])
+def test_the_identity_changes_with_the_content_of_the_compiler_and_of_what_it_runs(folder: Path, program: str) -> None:
+    """The command is only a driver: the others make objects and libraries."""
     (folder / "within").mkdir()
     plant(folder / "within", "cc1plus", "libstdc++.so")
     plant(folder, "ninja", "as", "ld.gold")
@@ -166,6 +135,8 @@ def test_the_identity_changes_with_what_the_compiler_runs(folder: Path, program:
     environ = {"PATH": f"{folder}:/bin", "HOME": str(folder)}
     before = find_toolchain(environ).identity
     changed = next(path for path in (folder / program, folder / "within" / program) if path.exists())
+    changed.touch()
+    assert find_toolchain(environ).identity == before
     changed.write_text(changed.read_text() + "# upgraded\n")
     assert find_toolchain(environ).identity != before
 
@@ -208,11 +179,6 @@ def test_torch_is_found_without_importing_it() -> None:
 def test_finding_tools_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command of doit does it. The first one asks the compiler for its programs."""
     find_toolchain(os.environ)
-
-    def refused(*arguments: object, **options: object) -> None:
-        raise AssertionError(arguments)
-
-    for name in ("posix_spawn", "posix_spawnp", "fork"):
-        monkeypatch.setattr(os, name, refused)
-    monkeypatch.setattr("subprocess.Popen", refused)
+    for name in ("os.posix_spawn", "os.posix_spawnp", "os.fork", "subprocess.Popen"):
+        monkeypatch.setattr(name, raising(AssertionError(name)))
     assert find_toolchain(os.environ).compiler
