@@ -24,7 +24,7 @@ INDEPENDENT = (
     "tests/docs/test_site.py",
 )
 # Files whose tests build this checkout, one after the other.
-OF_CHECKOUT = ("tests/operators/test_cells.py", "tests/test_readme.py")
+OF_CHECKOUT = ("tests/operators/test_cells.py", "tests/ort_checks/test_backend_runner.py", "tests/test_readme.py")
 ROOT = Path(__file__).resolve().parent.parent
 VARIABLES = pytest.StashKey[Mapping[str, str]]()  # of the process, before its first test
 

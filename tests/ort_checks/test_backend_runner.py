@@ -34,7 +34,8 @@ pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 @pytest.fixture(scope="module", autouse=True)
 def built() -> None:
     """Build this checkout, as a user would."""
-    subprocess.run([sys.executable, "-m", "doit"], cwd=LAYOUT.root, capture_output=True)
+    done = subprocess.run([sys.executable, "-m", "doit"], cwd=LAYOUT.root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def of(operator: Operator) -> list[Folder]:
