@@ -25,8 +25,6 @@ FRAMEWORKS = {"torch", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "numpy"}
 CHECKS = ("check-read", "check-run", "check-compare")  # the modules of `doit check` that import ONNX Runtime
 MODULES = {**STAGE_MODULES, **features.added("stages")}
 STAGES = sorted(MODULES)
-# The rooms that extend doit.
-EXTEND_DOIT = ("engine", "commands", "addons")
 
 
 def imports(path: Path) -> set[str]:
@@ -43,21 +41,15 @@ def modules(folder: Path) -> list[Path]:
 
 
 def test_every_import_between_rooms_goes_down() -> None:
-    assert [*rooms.faults(Package.in_folder(ROOT))] == []
-
-
-@pytest.mark.parametrize(
-    ("file", "line", "expected"),
-    [
+    files = {path.relative_to(ROOT).as_posix(): path.read_text() for path in modules(PACKAGE)}
+    assert [*rooms.faults(Package.of(files))] == []
+    for file, line, expected in (
         ("project/cells.py", "from opmatrix.engine import lock", "project imports engine, which is above it"),
         ("spec.py", "def f(): import opmatrix.plan.steps", "spec imports plan, which is above it"),
         ("loose.py", "X = 1", "loose has no row in ROOMS"),
-    ],
-)
-def test_a_planted_import_is_found(file: str, line: str, expected: str) -> None:
-    files = {path.relative_to(ROOT).as_posix(): path.read_text() for path in modules(PACKAGE)}
-    name = f"pipeline/opmatrix/{file}"
-    assert expected in "\n".join(rooms.faults(Package.of(files | {name: files.get(name, "") + f"\n{line}\n"})))
+    ):
+        name = f"pipeline/opmatrix/{file}"
+        assert expected in "\n".join(rooms.faults(Package.of(files | {name: files.get(name, "") + f"\n{line}\n"})))
 
 
 # Lines of Python that each room may have: those of 2026-12 and a twentieth. A commit that needs more raises the number,
@@ -86,12 +78,8 @@ def test_each_room_keeps_to_its_lines() -> None:
     package = Package.in_folder(ROOT)
     assert LINES.keys() == package.rooms
     assert beyond(package) == {}
-
-
-def test_a_room_that_grows_is_found() -> None:
-    found = Package.in_folder(ROOT).modules
-    grown = {"opmatrix.spec": found["opmatrix.spec"] + "\n" * LINES["spec"], "opmatrix.loose": "X = 1\n"}
-    rooms_beyond = beyond(Package(name="opmatrix", modules={**found, **grown}))
+    grown = {"opmatrix.spec": package.modules["opmatrix.spec"] + "\n" * LINES["spec"], "opmatrix.loose": "X = 1\n"}
+    rooms_beyond = beyond(Package(name="opmatrix", modules={**package.modules, **grown}))
     assert rooms_beyond.keys() == {"spec", "loose"} and rooms_beyond["loose"] == "1, allowed: None"
 
 
@@ -103,11 +91,10 @@ def test_a_stage_imports_no_other_stage_and_no_engine(stage: str) -> None:
     assert not others, f"{stage} imports {others}: stages speak through files"
 
 
-@pytest.mark.parametrize("path", [*modules(PACKAGE), ROOT / "dodo.py"], ids=lambda p: p.name)
-def test_only_engine_commands_and_addons_import_doit(path: Path) -> None:
-    if any(path.is_relative_to(PACKAGE / room) for room in EXTEND_DOIT):
-        return
-    assert not {n for n in imports(path) if n.split(".")[0] == "doit"}
+def test_only_engine_commands_and_addons_import_doit() -> None:
+    extend = tuple(PACKAGE / room for room in ("engine", "commands", "addons"))
+    others = [path for path in [*modules(PACKAGE), ROOT / "dodo.py"] if not {*extend} & {*path.parents}]
+    assert [str(path) for path in others if "doit" in {name.split(".")[0] for name in imports(path)}] == []
 
 
 def old_imports(text: str) -> set[str]:
@@ -165,12 +152,9 @@ def named(path: Path) -> set[str]:
     return {name.lower() for name in {path.stem, *path.relative_to(PACKAGE).parts[:-1], *classes}}
 
 
-@pytest.mark.parametrize("path", modules(PACKAGE), ids=lambda p: p.relative_to(PACKAGE).as_posix())
-def test_no_module_or_class_has_a_forbidden_name(path: Path) -> None:
-    assert {name: NO_NAMES[name] for name in named(path) & NO_NAMES.keys()} == {}
-
-
-def test_a_planted_name_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_module_or_class_has_a_forbidden_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {str(path): names for path in modules(PACKAGE) if (names := named(path) & NO_NAMES.keys())}
+    assert found == {}, [NO_NAMES[name] for names in found.values() for name in names]
     monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
     planted = tmp_path / "trial" / "paths.py"
     planted.parent.mkdir()
@@ -202,14 +186,16 @@ def framework_includes(text: str) -> list[str]:
     return re.findall(r'#\s*include\s*[<"]((?:torch|ATen|c10|caffe2|onnx)[^">]*)', text)
 
 
-KERNEL_HEADERS = sorted([*(ROOT / "native/include").rglob("*.h"), *(ROOT / "native").glob("*/kernel.h")])
-
-
-@pytest.mark.parametrize("path", KERNEL_HEADERS, ids=lambda p: f"{p.parent.name}/{p.name}")
-def test_no_framework_header_in_kernels(path: Path) -> None:
-    text = path.read_text()
-    assert not framework_includes(text), f"{path}: kernels know no framework; that belongs into native/binding"
-    assert "__FILE__" not in text and "__LINE__" not in text, "a comment or a move must not change the bytes"
+def test_no_framework_header_in_kernels() -> None:
+    paths = sorted([*(ROOT / "native/include").rglob("*.h"), *(ROOT / "native").glob("*/kernel.h")])
+    for path in paths:
+        text = path.read_text()
+        assert not framework_includes(text), f"{path}: kernels know no framework; that belongs into native/binding"
+        assert "__FILE__" not in text and "__LINE__" not in text, (
+            f"{path}: a comment or a move must not change the bytes"
+        )
+    planted = '#include <torch/library.h>\n#include "onnxruntime_c_api.h"\n#include <vector>'
+    assert paths and framework_includes(planted) == ["torch/library.h", "onnxruntime_c_api.h"]
 
 
 def run_together(text: str) -> list[str]:
@@ -217,25 +203,11 @@ def run_together(text: str) -> list[str]:
     return re.findall(r"^// .*\S [A-Z]\w+(?:  +)[A-Z].*", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    "path",
-    sorted(ROOT.glob("native/*/kernel.h")) + sorted(ROOT.glob("examples/*/native/*/kernel.h")),
-    ids=lambda p: p.parent.name,
-)
-def test_each_part_of_a_kernels_comment_begins_a_line(path: Path) -> None:
+def test_each_part_of_a_kernels_comment_begins_a_line() -> None:
     """clang-format joins them if the line before is too long, and the contract becomes unreadable."""
-    assert not run_together(path.read_text())
-
-
-def test_parts_on_one_line_are_found() -> None:
+    paths = [*ROOT.glob("native/*/kernel.h"), *ROOT.glob("examples/*/native/*/kernel.h")]
+    assert paths and {str(path): found for path in paths if (found := run_together(path.read_text()))} == {}
     assert len(run_together("// Shapes   x (N,). Numbers  In double.\n// NaN      As IEEE 754 has it.\n")) == 1
-
-
-def test_a_planted_include_is_found() -> None:
-    assert framework_includes('#include <torch/library.h>\n#include "onnxruntime_c_api.h"\n#include <vector>') == [
-        "torch/library.h",
-        "onnxruntime_c_api.h",
-    ]
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -278,22 +250,15 @@ def shims(text: str) -> tuple[set[str], set[str]]:
     return set(names.findall(always)), set(names.findall(newer))
 
 
-def test_bindings_use_no_symbol_outside_the_targets_list() -> None:
-    """tests/native and the compile stage check this for the libraries themselves; this test needs no compiler."""
-    always, newer = shims((ROOT / "native/binding/stable/torch_shims.h").read_text())
+def test_bindings_use_no_symbol_outside_the_targets_list_and_all_are_weak() -> None:
+    """tests/native and the compile stage check this for the libraries themselves; this test needs no compiler. An older
+    torch must load the library, which then names the version that it needs."""
+    header = (ROOT / "native/binding/stable/torch_shims.h").read_text()
+    always, newer = shims(header)
     assert len(always) > 20
     assert always <= symbols.torch_shims("2.9")
     assert newer == symbols.torch_shims("newer") <= symbols.torch_shims("2.15") - symbols.torch_shims("2.9")
-
-
-def test_symbols_of_torch_are_weak() -> None:
-    """An older torch must load the library, which then names the version that it needs."""
-    header = (ROOT / "native/binding/stable/torch_shims.h").read_text()
-    always, newer = shims(header)
     assert header.count("[[gnu::weak]]") == len(always | newer)
-
-
-def test_a_planted_symbol_is_found() -> None:
     planted, _ = shims("void aoti_torch_new_in_2_10(int);\n// Newer than 2.9\nvoid torch_parallel_for(int);")
     assert planted == {"aoti_torch_new_in_2_10"}
     assert not planted <= symbols.torch_shims("2.9")
@@ -313,15 +278,9 @@ def addons_imported(files: dict[str, str]) -> list[str]:
 
 def test_the_core_imports_no_addon() -> None:
     assert addons_imported({path.relative_to(ROOT).as_posix(): path.read_text() for path in modules(PACKAGE)}) == []
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
+    for line in (
         "from opmatrix.addons.bench import run",
         "def f():\n    import opmatrix.addons.check.read",
         "if TYPE_CHECKING:\n    from opmatrix.addons.team.on import Elsewhere",
-    ],
-)
-def test_a_planted_import_of_an_addon_is_found(line: str) -> None:
-    assert addons_imported({"pipeline/opmatrix/plan/steps.py": f"{line}\n"}) != []
+    ):
+        assert addons_imported({"pipeline/opmatrix/plan/steps.py": f"{line}\n"}) != [], line

@@ -40,12 +40,8 @@ def tests() -> list[str]:
 
 
 @pytest.mark.torch  # which some files import
-def test_each_pattern_names_a_test(tests: list[str]) -> None:
+def test_each_pattern_names_a_test_and_each_change_runs_one_of_each_kind(tests: list[str]) -> None:
     assert [pattern for pattern in (*NIGHTLY, *KEPT) if not matching([pattern], tests)] == []
-
-
-@pytest.mark.torch  # which some files import
-def test_each_change_runs_a_test_of_each_kind(tests: list[str]) -> None:
     each_change = [test for test in tests if not is_nightly(test)]
     assert [kept for kept in map(counterpart, NIGHTLY) if not matching([kept], each_change)] == []
     assert [kept for kept in KEPT if not matching(NIGHTLY, matching([kept], tests))] == [], "no exception"
@@ -82,18 +78,15 @@ def test_long_tests_come_first_and_those_of_the_night_are_marked() -> None:
     assert [item.markers for item in items] == [{"nightly"}, {"slow"}, set(), set()]
 
 
-@pytest.mark.parametrize(
-    ("name", "scope"),
-    [
-        ("tests/a.py::test_x[op@torch2.13::y]", "tests/a.py"),
-        ("tests/docs/test_pages.py::test_x[docs/a.md]", "tests/docs/test_pages.py::test_x[docs/a.md]"),
-        ("tests/test_readme.py::test_x", "tests/operators/test_cells.py"),
-        ("tests/operators/test_cells.py::test_x", "tests/operators/test_cells.py"),
-    ],
-)
-def test_the_tests_of_a_file_run_in_one_process(name: str, scope: str) -> None:
+def test_the_tests_of_a_file_run_in_one_process() -> None:
     groups = Groups.__new__(Groups)
-    assert groups._split_scope(name) == scope
+    for name, scope in {
+        "tests/a.py::test_x[op@torch2.13::y]": "tests/a.py",
+        "tests/docs/test_pages.py::test_x[docs/a.md]": "tests/docs/test_pages.py::test_x[docs/a.md]",
+        "tests/test_readme.py::test_x": "tests/operators/test_cells.py",
+        "tests/operators/test_cells.py::test_x": "tests/operators/test_cells.py",
+    }.items():
+        assert groups._split_scope(name) == scope
 
 
 def test_the_processes_of_a_run(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import ModelProto, TensorProto, helper
 
 from opmatrix.basics.errors import UsageError
 from opmatrix.commands.main import Program
@@ -108,14 +108,13 @@ def test_the_largest_error_of_all_levels_counts(paths: Paths, monkeypatch: pytes
     assert found.relative == pytest.approx(0.01, rel=1e-3)
 
 
-def test_what_is_not_built_is_one_sentence_with_the_command(paths: Paths) -> None:
+def test_what_is_not_built_and_a_missing_operator_are_one_sentence(
+    paths: Paths, capsys: pytest.CaptureFixture[str]
+) -> None:
     for missing in ("data.json is missing or damaged", "no model of the lowering 'decomposed' is exported"):
         with pytest.raises(UsageError, match=f"{missing}(.|\n)*Run: doit double$"):
             tolerances.run(paths, operator(Tolerance(rtol=1e-3, atol=0.0)))
         write_data.run(paths, operator(Tolerance(rtol=1e-3, atol=0.0)))
-
-
-def test_the_command_takes_one_operator(capsys: pytest.CaptureFixture[str]) -> None:
     assert Tolerances.name in Program().get_cmds()
     assert Tolerances(config={}).parse_execute([]) == UsageError.exit_code
     assert "doit tolerances takes one operator, and was given 0" in capsys.readouterr().err
@@ -124,11 +123,16 @@ def test_the_command_takes_one_operator(capsys: pytest.CaptureFixture[str]) -> N
 NAIVE = "import numpy as np\n\ndef double(x, *, factor):\n    return np.cumsum(x, axis=-1)\n"
 
 
+def node_model(op_type: str, domain: str, size: int) -> ModelProto:
+    """Return a model of one node from x to y."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [size]) for name in "xy")
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid(domain, 1)]
+    node = helper.make_node(op_type, ["x"], ["y"], domain=domain)
+    return helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=imports)
+
+
 def test_a_reference_that_loses_digits_judges_in_float64(tmp_path: Path) -> None:
-    node = helper.make_node(SPEC.onnx.op_type, ["x"], ["y"], domain=SPEC.onnx.domain)
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [20_000]) for name in "xy")
-    imports = [helper.make_opsetid("", 18), helper.make_opsetid(SPEC.onnx.domain, 1)]
-    model = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=imports)
+    model = node_model(SPEC.onnx.op_type, SPEC.onnx.domain, 20_000)
     run = ReferenceRun(model, [(SPEC, Reference(with_reference(tmp_path, "double", NAIVE), SPEC))])
     fed = np.random.Generator(np.random.PCG64(0)).normal(1.0, 1.0, 20_000).astype(np.float32)
 
@@ -144,15 +148,9 @@ def test_a_reference_that_loses_digits_judges_in_float64(tmp_path: Path) -> None
 @pytest.mark.parametrize("op_type", ["Scan", "Loop", "If", "LeakyRelu"])
 def test_an_op_type_that_onnx_has_too(op_type: str, tmp_path: Path) -> None:
     """Attributes of ONNX's operator are neither required nor defaults: LeakyRelu has alpha = 0.01 there."""
-    spec = replace(
-        SPEC,
-        onnx=OnnxOp(domain="own.domain", op_type=op_type),
-        attributes=(Attribute(name="alpha", kind="float", default=0.25),),
-    )
-    node = helper.make_node(op_type, ["x"], ["y"], domain="own.domain")
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
-    imports = [helper.make_opsetid("", 18), helper.make_opsetid("own.domain", 1)]
-    model = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=imports)
+    alpha = Attribute(name="alpha", kind="float", default=0.25)
+    spec = replace(SPEC, onnx=OnnxOp(domain="own.domain", op_type=op_type), attributes=(alpha,))
     reference = Reference(with_reference(tmp_path, "double", "def double(x, *, alpha):\n    return x * alpha\n"), spec)
-    (found,) = ReferenceRun(model, [(spec, reference)]).run(None, {"x": np.array([4.0, -8.0], np.float32)})
+    run = ReferenceRun(node_model(op_type, "own.domain", 2), [(spec, reference)])
+    (found,) = run.run(None, {"x": np.array([4.0, -8.0], np.float32)})
     assert found.tolist() == [1.0, -2.0]

@@ -55,14 +55,11 @@ def test_the_platform_is_the_oldest_that_has_every_symbol(found: Symbols, tag: s
     assert contents.platform([needs("GLIBC_2.2.5"), found]) == f"{tag}_x86_64"
 
 
-def test_a_symbol_that_no_platform_has_is_named() -> None:
-    with pytest.raises(DistError, match=r"no manylinux platform has GLIBC_9\.9, libmagic\.so\.1, which the libraries"):
-        contents.platform([needs("GLIBC_9.9", libraries=("libmagic.so.1",))])
-
-
-def test_the_highest_version_of_each_family() -> None:
+def test_the_highest_version_of_each_family_and_a_symbol_that_no_platform_has() -> None:
     found = [needs("GLIBC_2.2.5", "GLIBC_2.14"), needs("GLIBC_2.4", "GLIBCXX_3.4", "CXXABI_TM_1", "CXXABI_1.3.9")]
     assert contents.highest(found) == {"CXXABI": "1.3.9", "GLIBC": "2.14", "GLIBCXX": "3.4"}
+    with pytest.raises(DistError, match=r"no manylinux platform has GLIBC_9\.9, libmagic\.so\.1, which the libraries"):
+        contents.platform([needs("GLIBC_9.9", libraries=("libmagic.so.1",))])
 
 
 @pytest.mark.parametrize("spec", [o.spec for o in OPERATORS], ids=lambda spec: spec.name)
@@ -74,13 +71,13 @@ def test_a_declaration_is_equal_after_it_is_written_and_read(spec: OpSpec) -> No
     assert namespace["SPEC"] == replace(spec, tolerances={}, kernel=None, headers=(), full_range=False)
 
 
-@pytest.mark.parametrize("text", ["plain", 'say "it"', 'three """ of them', "C:\\new", 'both \\"', '""""'])
-def test_any_text_fits_a_docstring(text: str) -> None:
-    assert ast.literal_eval(f'"""{contents.escaped(text)}"""') == text
+def test_any_text_fits_a_docstring() -> None:
+    for text in ("plain", 'say "it"', 'three """ of them', "C:\\new", 'both \\"', '""""'):
+        assert ast.literal_eval(f'"""{contents.escaped(text)}"""') == text
 
 
 def test_the_copied_modules_are_complete() -> None:
-    """Each copied module imports only other copied modules and frameworks."""
+    """Each copied module, and each template, imports only other copied modules and frameworks."""
     files = sources.vendored_source("my_ops", version="1.0")
     rooms = {path.split("/")[1] for path in files if path.count("/") > 1}
     expected = {"basics", "data", "declaration", "lowering", "project", "signature", "sizes", "torch_ops", "wheel"}
@@ -96,9 +93,6 @@ def test_the_copied_modules_are_complete() -> None:
                 is_folder = f"{node.module.removeprefix('my_ops.').replace('.', '/')}/__init__.py" in files
                 assert not is_folder or inner <= modules, f"{path}: {inner}"
         assert "opmatrix" not in {word for line in text.splitlines() if "import" in line for word in line.split()}
-
-
-def test_the_templates_import_copied_modules_only() -> None:
     copied = {path.relative_to(code_hash.PACKAGE).as_posix() for path in sources.sources()}
     for template in settings.TEMPLATES:
         for package, name in re.findall(r"from {{ name }}\._opmatrix\.([\w.]+) import (\w+)", template.read_text()):
@@ -182,11 +176,8 @@ def test_the_code_runs(fresh: Environment, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.glob("*.onnx")} == {"legacy.onnx", "dynamo.onnx"}
 
 
-def test_every_setting_is_shown() -> None:
+def test_every_setting_and_the_line_of_the_program_are_in_the_page() -> None:
     assert set(tomllib.loads("".join(blocks("toml")))["tool"]["opmatrix"]["dist"]) == set(map(key_of, fields(Dist)))
-
-
-def test_the_line_of_the_program_is_in_the_page() -> None:
     (line,) = blocks("cpp")
     assert line in (ROOT / "tests/wheel/run_model.cc").read_text().replace("  check(ort->Reg", "check(ort->Reg")
 
@@ -195,28 +186,21 @@ NAMED = {"name": "my_ops", "version": "1.0.0"}
 KERNELS = ("add_and_round", "custom_op_one", "custom_op_two", "dual_residual", "group_norm", "nms")
 
 
-@pytest.fixture(scope="module")
-def operators() -> tuple[Operator, ...]:
-    return load_operators(Paths(Path(__file__).parents[2]))
-
-
-def read(known: tuple[Operator, ...], root: Path, **table: Any) -> Dist:
+def read(root: Path, known: tuple[Operator, ...] = OPERATORS, **table: Any) -> Dist:
     return parse({**NAMED, **table}, known, root=root)
 
 
-def test_all_operators_with_a_library_are_the_default(operators: tuple[Operator, ...], tmp_path: Path) -> None:
-    found = read(operators, tmp_path)
+def test_the_operators_of_a_wheel(tmp_path: Path) -> None:
+    """All that have a library are the default; used ones are included."""
+    found = read(tmp_path)
     assert found.operators == KERNELS
     assert found.summary == f"Operators for torch and ONNX Runtime: {', '.join(KERNELS)}."
     assert found.licenses == ()
     (tmp_path / "LICENSE").write_text("")
-    assert read(operators, tmp_path).licenses == ("LICENSE",)
-
-
-def test_used_operators_are_included(operators: tuple[Operator, ...], tmp_path: Path) -> None:
-    found = read(operators, tmp_path, operators=["add_and_round", "gelu"])
+    assert read(tmp_path).licenses == ("LICENSE",)
+    found = read(tmp_path, operators=["add_and_round", "gelu"])
     assert found.operators == ("add_and_round", "custom_op_one", "custom_op_two", "gelu")
-    assert [o.name for o in found.chosen(operators)] == list(found.operators)
+    assert [o.name for o in found.chosen(OPERATORS)] == list(found.operators)
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -234,10 +218,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "none": ({"operators": []}, "operators: found [], allowed"),
     "unknown": ({"operators": ["nmss"]}, "no operator 'nmss' in ops/, there is: add_and_round, "),
     "twice": ({"operators": ["nms", "nms"]}, "allowed: each once"),
-    "no library": (
-        {"operators": ["gelu"]},
-        "none of gelu has a library that opmatrix builds, so ",
-    ),
+    "no library": ({"operators": ["gelu"]}, "none of gelu has a library that opmatrix builds, so "),
     "a summary": ({"summary": "a\nb"}, "summary: found 'a\\nb', allowed: a string of one line"),
     "no file": ({"license-files": ["COPYING"]}, "license-files: found 'COPYING', allowed: a file of the project"),
     "outside": ({"license-files": ["../LICENSE"]}, "license-files: found '../LICENSE', allowed: a file of the project"),
@@ -251,36 +232,29 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_value_is_reported(name: str, operators: tuple[Operator, ...], tmp_path: Path) -> None:
+def test_a_wrong_value_is_reported(name: str, tmp_path: Path) -> None:
     table, text = WRONG[name]
     with pytest.raises(UsageError) as raised:
-        read(operators, tmp_path, **table)
+        read(tmp_path, **table)
     (line,) = str(raised.value).splitlines()
     assert line.startswith("pyproject.toml: [tool.opmatrix.dist]: ")
     assert text in line
 
 
-def test_every_mistake_is_reported_at_once(operators: tuple[Operator, ...], tmp_path: Path) -> None:
+def test_every_mistake_is_reported_at_once_and_valid_versions_are_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
-        read(operators, tmp_path, name="my ops", version="one", operators=["x"])
+        read(tmp_path, name="my ops", version="one", operators=["x"])
     assert len(str(raised.value).splitlines()) == 3
+    for version in ("0.1", "2!1.0", "1.0a1", "1.0rc2.post3.dev4", "1.0.0+cpu.1"):
+        assert read(tmp_path, version=version).version == version
 
 
-def test_a_handwritten_binding_cannot_be_linked(tmp_path: Path) -> None:
-    existing = load_operators(Paths(Path(__file__).parents[1] / "projects/existing"))
-    with pytest.raises(UsageError, match=r"'damped' has a binding by hand, native/damped/torch\.cc, which cannot"):
-        read(existing, tmp_path, operators=["damped"])
-
-
-def test_a_handwritten_binding_is_left_out_by_default(operators: tuple[Operator, ...], tmp_path: Path) -> None:
+def test_a_handwritten_binding_cannot_be_linked_and_is_left_out_by_default(tmp_path: Path) -> None:
     """Every doit command reads the settings."""
-    existing = load_operators(Paths(Path(__file__).parents[1] / "projects/existing"))
-    assert read((*operators, *existing), tmp_path).operators == KERNELS
+    existing = load_operators(Paths(ROOT / "tests/projects/existing"))
+    with pytest.raises(UsageError, match=r"'damped' has a binding by hand, native/damped/torch\.cc, which cannot"):
+        read(tmp_path, existing, operators=["damped"])
+    assert read(tmp_path, (*OPERATORS, *existing)).operators == KERNELS
     (tmp_path / "pyproject.toml").write_text('[tool.opmatrix.dist]\nname = "my_ops"\nversion = "1.0.0"\n')
     assert settings.read(Paths(tmp_path), existing) is None
-    assert settings.read(Paths(tmp_path), operators) is not None
-
-
-@pytest.mark.parametrize("version", ["0.1", "2!1.0", "1.0a1", "1.0rc2.post3.dev4", "1.0.0+cpu.1"])
-def test_valid_versions(version: str, operators: tuple[Operator, ...], tmp_path: Path) -> None:
-    assert read(operators, tmp_path, version=version).version == version
+    assert settings.read(Paths(tmp_path), OPERATORS) is not None

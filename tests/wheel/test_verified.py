@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -52,12 +51,8 @@ def built(tmp_path: Path) -> Paths:
     return paths
 
 
-def check(paths: Paths) -> dict[str, Any]:
-    return pack.check(paths, [OPERATOR], CELLS)
-
-
 def test_what_is_verified_passes(built: Paths) -> None:
-    found = check(built)
+    found = pack.check(built, [OPERATOR], CELLS)
     assert (found["cells"], found["checks"]) == (2, 6)
     kernel = built.objects(NAME, "kernel")[0]
     assert found["objects"][kernel.relative_to(built.root).as_posix()] == sha256(kernel)
@@ -135,5 +130,5 @@ def lost_agreement(paths: Paths) -> None:
 def test_a_difference_is_one_sentence(built: Paths, plant: Callable[[Paths], None], message: str) -> None:
     plant(built)
     with pytest.raises(DistError, match=message) as raised:
-        check(built)
+        pack.check(built, [OPERATOR], CELLS)
     assert "\n" not in str(raised.value)
