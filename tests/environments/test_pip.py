@@ -57,12 +57,14 @@ def test_it_starts_the_right_environment_and_stays_in_the_main_one(
 ) -> None:
     reexec.in_environment(paths, ARGUMENTS, factor="ort", version="1.31")
     assert started == []
-    link = paths.package_link("ort1.18")
-    link.parent.mkdir()
-    link.symlink_to("/where/the/checkout/was")
     monkeypatch.setenv("PYTHONPATH", "/more")
     reexec.in_environment(paths, ARGUMENTS, factor="ort", version="1.18")
-    ((python, arguments, variables),) = started
+    link = paths.package_link("ort1.18")
+    link.unlink()
+    link.symlink_to("/where/the/checkout/was")
+    reexec.in_environment(paths, ARGUMENTS, factor="ort", version="1.18")
+    (python, arguments, variables), again = started
+    assert again == (python, arguments, variables)
     assert (python, arguments[1:]) == (str(paths.python("ort1.18")), ["-m", "opmatrix", *ARGUMENTS])
     folder, more = variables["PYTHONPATH"].split(os.pathsep)
     assert more == "/more" and [p.name for p in Path(folder).iterdir()] == ["opmatrix"]

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -131,31 +132,53 @@ def content(checkout: Path) -> dict[str, str]:
     return {p.relative_to(checkout).as_posix(): p.read_text() for p in files}
 
 
-def changed(checkout: Path, before: dict[str, str]) -> set[str]:
-    after = content(checkout)
-    return {name for name in before.keys() | after if before.get(name) != after.get(name)}
+@dataclass(frozen=True)
+class Done:
+    """A run of the program: its exit code, what it printed, and the files that it changed."""
+
+    code: int
+    out: str
+    err: str
+    changed: set[str]
 
 
-def test_nothing_to_raise(update: ModuleType, index: Index, checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = content(checkout)
-    assert update.main(["--index", index.url], root=checkout) == 0
-    assert capsys.readouterr().out == "Every pin is the newest: nothing to do.\n"
-    assert not changed(checkout, before)
+Run = Callable[..., Done]
 
 
-def test_onnx_is_raised_in_every_environment(
-    update: ModuleType, index: Index, checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def run(update: ModuleType, index: Index, checkout: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*options: str) -> Done:
+        before = content(checkout)
+        code = update.main(["--index", index.url, *options], root=checkout)
+        out, err = capsys.readouterr()
+        after = content(checkout)
+        changed = {name for name in before.keys() | after if before.get(name) != after.get(name)}
+        return Done(code=code, out=out, err=err, changed=changed)
+
+    return run
+
+
+def test_nothing_to_raise(run: Run) -> None:
+    done = run()
+    assert (done.code, done.out, done.changed) == (0, "Every pin is the newest: nothing to do.\n", set())
+
+
+def test_a_dry_run_only_prints(index: Index, run: Run) -> None:
+    index.add("onnxscript", "0.99.0")
+    done = run("--dry-run", "--skip-probe")
+    assert done.out.startswith("Raise onnxscript to 0.99.0\n") and "Not run (`--skip-probe`)" in done.out
+    assert (done.code, done.changed) == (0, set())
+
+
+def test_onnx_is_raised_in_every_environment(update: ModuleType, index: Index, checkout: Path, run: Run) -> None:
     digest = index.add("onnx", "1.99.0")
     index.add("onnx", "2.0.0rc1")
     old = re.search(r"^onnx==(\S+)", (checkout / "requirements/main.in").read_text(), re.MULTILINE)
     assert old
-    before = content(checkout)
-    assert update.main(["--index", index.url], root=checkout) == 0
-    out = capsys.readouterr().out
+    before, done = content(checkout), run()
     names = {path.stem for path in (checkout / "requirements").glob("*.in")} - {"cache", "docs", "package", "wheel"}
     files = {f"requirements/{name}{end}" for name in names for end in (".in", ".txt")}
-    assert changed(checkout, before) == files | {str(update.MATRIX)}
+    assert (done.code, done.changed) == (0, files | {str(update.MATRIX)})
     assert '\nNEWEST = {"onnx": "1.99", "onnxscript": ' in (checkout / update.MATRIX).read_text()
     for name in names:
         assert "\nonnx==1.99.0\n" in (checkout / f"requirements/{name}.in").read_text()
@@ -163,44 +186,28 @@ def test_onnx_is_raised_in_every_environment(
         assert f"onnx==1.99.0 \\\n    --hash=sha256:{digest}\n" in lock
         head = before[f"requirements/{name}.txt"].partition("==")[0].rpartition("\n")[0]
         assert lock.startswith(head), "the first lines say how it is made"
-    assert out.startswith("Raise onnx to 1.99.0\n")
-    assert f"| onnx | {old[1]} | 1.99.0 | all environments |" in out
-    assert '+NEWEST = {"onnx": "1.99", ' in out
-    assert "`./run doit probe torch=1.13,2.0,2.6,2.9,2.13,2.15`: the table is right." in out
+    assert done.out.startswith("Raise onnx to 1.99.0\n")
+    assert f"| onnx | {old[1]} | 1.99.0 | all environments |" in done.out
+    assert '+NEWEST = {"onnx": "1.99", ' in done.out
+    assert "`./run doit probe torch=1.13,2.0,2.6,2.9,2.13,2.15`: the table is right." in done.out
 
 
-def test_a_dry_run_only_prints(
-    update: ModuleType, index: Index, checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    index.add("onnxscript", "0.99.0")
-    before = content(checkout)
-    assert update.main(["--index", index.url, "--dry-run", "--skip-probe"], root=checkout) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("Raise onnxscript to 0.99.0\n") and "Not run (`--skip-probe`)" in out
-    assert not changed(checkout, before)
-
-
-def test_a_patch_release_raises_the_pin_of_its_row(
-    update: ModuleType, index: Index, checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_patch_release_raises_the_pin_of_its_row(index: Index, checkout: Path, run: Run) -> None:
     index.add("onnxruntime", "1.24.9")
     index.add("torch", "2.9.7")
-    before = content(checkout)
-    assert update.main(["--index", index.url], root=checkout) == 0
-    out = capsys.readouterr().out
+    done = run()
     files = {"ort1.24.in", "ort1.24.txt", "torch2.9-cpu.txt"}
-    assert changed(checkout, before) == {f"requirements/{name}" for name in files}
+    assert (done.code, done.changed) == (0, {f"requirements/{name}" for name in files})
     assert "\ntorch==2.9.7\n" in (checkout / "requirements/torch2.9-cpu.txt").read_text()
-    assert "| 1.24.9 | row ort1.24 |" in out and "| 2.9.7 | row torch2.9 |" in out
-    assert "`./run doit probe torch=2.9 ort=1.24`: the table is right." in out
+    assert "| 1.24.9 | row ort1.24 |" in done.out and "| 2.9.7 | row torch2.9 |" in done.out
+    assert "`./run doit probe torch=2.9 ort=1.24`: the table is right." in done.out
 
 
-def test_a_patch_release_of_the_main_torch_has_its_hashes(update: ModuleType, index: Index, checkout: Path) -> None:
+def test_a_patch_release_of_the_main_torch_has_its_hashes(index: Index, checkout: Path, run: Run) -> None:
     digest = index.add("torch", "2.13.9+cpu")
-    before = content(checkout)
-    assert update.main(["--index", index.url, "--skip-probe"], root=checkout) == 0
-    assert changed(checkout, before) == {"requirements/main.in", "requirements/main.txt", "requirements/torch-cpu.txt",
-                                         "requirements/torch2.13-cpu.txt"}  # fmt: skip
+    files = {"main.in", "main.txt", "torch-cpu.txt", "torch2.13-cpu.txt"}
+    done = run("--skip-probe")
+    assert (done.code, done.changed) == (0, {f"requirements/{name}" for name in files})
     lock = (checkout / "requirements/torch-cpu.txt").read_text()
     hashes = " \\\n".join([f"    --hash=sha256:{digest}"] * 3)  # one wheel for every Python
     assert lock.endswith(f"\ntorch==2.13.9+cpu \\\n{hashes}\n") and lock.startswith("# PyTorch's CPU build")
@@ -215,7 +222,7 @@ LIMITS = [
 
 
 def test_a_new_minor_gets_a_row_with_measured_limits(
-    update: ModuleType, index: Index, checkout: Path, capsys: pytest.CaptureFixture[str]
+    update: ModuleType, index: Index, checkout: Path, run: Run
 ) -> None:
     index.add("torch", "2.16.0")
     index.add("torch", "2.17.1")
@@ -225,11 +232,10 @@ def test_a_new_minor_gets_a_row_with_measured_limits(
         "ort1.33": ({"ir": 14, "opset": 27}, "ir=14, opset=27"),
     }
     (checkout / "limits.json").write_text(json.dumps(limits))
-    before = content(checkout)
-    assert update.main(["--index", index.url], root=checkout) == 0
-    out = capsys.readouterr().out
+    done = run()
+    out = done.out
     files = {"torch2.17.in", "torch2.17.txt", "torch2.17-cpu.txt", "ort1.33.in", "ort1.33.txt"}
-    assert changed(checkout, before) == {f"requirements/{name}" for name in files} | {str(update.MATRIX)}
+    assert (done.code, done.changed) == (0, {f"requirements/{name}" for name in files} | {str(update.MATRIX)})
 
     pins = {name: (checkout / "requirements" / name).read_text() for name in files}
     assert "\ntorch==2.17.1\n" in pins["torch2.17-cpu.txt"]
@@ -245,7 +251,7 @@ def test_a_new_minor_gets_a_row_with_measured_limits(
     assert '    "2.17": Torch(legacy=range(7, 22), dynamo=range(18, 27), label=range(22, 24)),\n}' in rows
     assert '    "1.33": Ort(ir=14, opset=27),\n}' in rows
     assert '"2.16"' not in rows
-    subprocess.run([sys.executable, "-m", "py_compile", checkout / update.MATRIX], check=True)
+    compile(rows, update.MATRIX, "exec")
     assert "| 2.17.1 | new row torch2.17, made from torch2.15 |" in out
     assert "`./run doit probe torch=2.17 ort=1.33`: the table is right." in out
     assert "Written as measured: ort1.33, torch2.17" in out
@@ -253,48 +259,37 @@ def test_a_new_minor_gets_a_row_with_measured_limits(
     assert "- The matrix now has 7 rows for torch." in out
     assert "- Does `.venv` go from torch2.13 to torch2.17" in out
     # It can read what it wrote: a second run has nothing to do.
-    assert update.main(["--index", index.url], root=checkout) == 0
-    assert "Every pin is the newest" in capsys.readouterr().out
+    done = run()
+    assert done.code == 0 and "Every pin is the newest" in done.out
 
 
-def test_limits_with_a_gap_are_an_error(
-    update: ModuleType, index: Index, checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_limits_with_a_gap_are_an_error(update: ModuleType, index: Index, checkout: Path, run: Run) -> None:
     index.add("torch", "2.17.0")
     gap = [one for one in LIMITS if one["opset"] != 19]
     (checkout / "limits.json").write_text(json.dumps({"torch2.17": (gap, "no such row")}))
-    assert update.main(["--index", index.url], root=checkout) == 0
-    out = capsys.readouterr().out
-    assert "`./run doit probe torch=2.17`: **it fails**." in out and "torch2.17: declared otherwise" in out
-    assert "- The probe fails: change its row or its pins by hand" in out
+    done = run()
+    assert done.code == 0
+    assert "`./run doit probe torch=2.17`: **it fails**." in done.out and "torch2.17: declared otherwise" in done.out
+    assert "- The probe fails: change its row or its pins by hand" in done.out
     rows = (checkout / update.MATRIX).read_text().splitlines()
     (new,) = (line for line in rows if '"2.17": Torch' in line)  # the longest parts without a gap
     assert new == '    "2.17": Torch(legacy=range(7, 19), dynamo=range(20, 27), label=range(22, 24)),'
 
 
-def test_a_failed_probe_changes_nothing(
-    update: ModuleType, index: Index, checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failed_probe_changes_nothing(index: Index, checkout: Path, run: Run) -> None:
     index.add("torch", "2.17.0")
     (checkout / "limits.json").write_text('{"torch2.17": "no wheel"}')
-    before = content(checkout)
-    assert update.main(["--index", index.url], root=checkout) == 1
-    streams = capsys.readouterr()
-    assert not streams.out
-    assert "nothing was changed: `./run doit probe torch=2.17` has not measured torch2.17:" in streams.err
-    assert "environment torch2.17: pip failed" in streams.err
-    assert not changed(checkout, before)
+    done = run()
+    assert (done.code, done.out, done.changed) == (1, "", set())
+    assert "nothing was changed: `./run doit probe torch=2.17` has not measured torch2.17:" in done.err
+    assert "environment torch2.17: pip failed" in done.err
 
 
-def test_a_failed_lock_changes_nothing(
-    update: ModuleType, index: Index, checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failed_lock_changes_nothing(index: Index, run: Run) -> None:
     index.add("onnx", "1.99.0")
     shutil.rmtree(index.folder / "hypothesis")
-    before = content(checkout)
-    assert update.main(["--index", index.url, "--skip-probe"], root=checkout) == 1
-    assert "nothing was changed: `uv pip compile " in capsys.readouterr().err
-    assert not changed(checkout, before)
+    done = run("--skip-probe")
+    assert (done.code, done.changed) == (1, set()) and "nothing was changed: `uv pip compile " in done.err
 
 
 def test_all_files_are_written_or_none(update: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
