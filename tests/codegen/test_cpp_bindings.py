@@ -26,11 +26,6 @@ CLANG_FORMAT = shutil.which("clang-format") or shutil.which("clang-format", path
 needs_clang_format = pytest.mark.skipif(CLANG_FORMAT is None, reason="clang-format is not installed")
 
 
-@pytest.fixture(scope="module")
-def group_norm() -> OpSpec:
-    return load_operator(Paths(ROOT), "group_norm").spec
-
-
 MIX: dict[str, Any] = {
     "torch": "my_namespace::mix_of_two_tensors_with_a_long_name",
     "onnx": OnnxOp(domain="my.domain", op_type="Mix", since_version=3, versions=(3,)),
@@ -107,10 +102,6 @@ def test_native_is_formatted_as_clang_format_would() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_order_of_arguments_is_that_of_the_declaration(group_norm: OpSpec) -> None:
-    assert "group_norm(x, num_groups, scale, bias, epsilon, y);" in bindings.render(group_norm)["kernel.cc"]
-
-
 def test_a_size_is_compared_where_its_name_appears_again() -> None:
     text = " ".join(bindings.render(spec())["checks.h"].split())
     assert "matrix.rank == 3 && matrix[1] == matrix[0] && matrix[2] == 3" in text
@@ -144,24 +135,16 @@ def test_only_an_elementwise_operator_looks_at_memory_formats() -> None:
     assert elementwise["ort.cc"] == usual["ort.cc"] and elementwise["checks.h"] == usual["checks.h"]
 
 
-def test_a_library_of_several_operators() -> None:
-    text = bindings.ort_library(["one", "two"])
-    assert "{one::ort_operator(), two::ort_operator()}" in text
-
-
-def test_comments_of_the_declaration_do_not_change_generated_code(group_norm: OpSpec) -> None:
-    assert bindings.render(replace(group_norm, summary="Other words.")) == bindings.render(group_norm)
-
-
-def test_a_composed_operator_generates_only_a_library() -> None:
-    assert bindings.render(spec(uses=("one", "two"))) == {"ort_library.cc": bindings.ort_library(["one", "two"])}
-
-
-def test_a_contrib_operator_has_no_generated_code() -> None:
+def test_what_is_generated_for_which_operator() -> None:
+    """The arguments have the order of the declaration, whose comments change nothing; a kernel may be a string."""
+    group_norm = load_operator(Paths(ROOT), "group_norm").spec
+    files = bindings.render(group_norm)
+    assert "group_norm(x, num_groups, scale, bias, epsilon, y);" in files["kernel.cc"]
+    assert bindings.render(replace(group_norm, summary="Other words.")) == files
+    library = bindings.ort_library(["one", "two"])
+    assert "{one::ort_operator(), two::ort_operator()}" in library
+    assert bindings.render(spec(uses=("one", "two"))) == {"ort_library.cc": library}
     assert bindings.render(spec(runtime="contrib")) == {}
-
-
-def test_a_kernel_may_be_a_string() -> None:
     files = bindings.render(spec(kernel="// the kernel"))
     assert files["kernel.h"] == "// the kernel" and '#include "kernel.h"' in files["kernel.cc"]
 

@@ -4,13 +4,13 @@ schema, read by onnx's checker and shape inference.
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import onnx
 import pytest
@@ -28,40 +28,27 @@ LONG = "a sentence that goes on " * 6
 
 
 @pytest.fixture(scope="module")
-def group_norm(root: Path) -> OpSpec:
-    return load_operator(Paths(root), "group_norm").spec
-
-
-@pytest.fixture
-def wide(group_norm: OpSpec) -> OpSpec:
-    """A declaration with two outputs of different dtypes, more arguments than fit in a line, and special characters."""
+def specs(root: Path) -> dict[str, OpSpec]:
+    """`nms` has every kind of input, attribute and output; others call `damped`, `shift` and `dequantized` with a
+    Scalar, with a Scalar and an argument that it writes, and with a dtype, a layout and a device.
+    """
+    made = {name: load_operator(Paths(root), name).spec for name in ("group_norm", "nms")}
+    scalars = Paths(root / "tests/projects/scalars")
+    made |= {name: load_operator(scalars, name).spec for name in ("damped", "shift", "dequantized")}
+    norm = made["group_norm"]
     more = tuple(Input(name=f"further_input_{n}", type="T", dims=("C", 3, "..."), doc=LONG) for n in range(9))
-    return dataclasses.replace(
-        group_norm,
+    # Two outputs of different dtypes, more arguments than fit in a line, and special characters.
+    made["wide"] = replace(
+        norm,
         summary='It\'s "awkward"',
-        inputs=(*group_norm.inputs, *more),
-        attributes=(Attribute(name="alpha", kind="float", doc=LONG), *group_norm.attributes),
-        outputs=(*group_norm.outputs, Output(name="mean", type="float32", shape=SameAs(input="scale"))),
+        inputs=(*norm.inputs, *more),
+        attributes=(Attribute(name="alpha", kind="float", doc=LONG), *norm.attributes),
+        outputs=(*norm.outputs, Output(name="mean", type="float32", shape=SameAs(input="scale"))),
     )
-
-
-def spec_named(name: str, request: pytest.FixtureRequest) -> OpSpec:
-    spec: OpSpec = request.getfixturevalue(name)
-    return spec
-
-
-@pytest.fixture
-def nms(root: Path) -> OpSpec:
-    """Every kind of input, attribute and output."""
-    return load_operator(Paths(root), "nms").spec
-
-
-@pytest.fixture
-def evolved(group_norm: OpSpec) -> OpSpec:
-    """Attributes of two later versions, and none of the first."""
-    return dataclasses.replace(
-        group_norm,
-        onnx=dataclasses.replace(group_norm.onnx, versions=(1, 2, 3)),
+    # Attributes of two later versions, and none of the first.
+    made["evolved"] = replace(
+        norm,
+        onnx=replace(norm.onnx, versions=(1, 2, 3)),
         attributes=(
             Attribute(name="lift", kind="float", default=0.0, since=2, doc=LONG),
             Attribute(name="mode", kind="string", default="none", since=3),
@@ -69,29 +56,17 @@ def evolved(group_norm: OpSpec) -> OpSpec:
             Attribute(name="whether_the_square_root_is_taken_at_all", kind="bool", default=True, since=3),
         ),
     )
+    return made
 
 
-@pytest.fixture
-def scalars(root: Path) -> OpSpec:
-    """An operator that others call with a Scalar."""
-    return load_operator(Paths(root / "tests/projects/scalars"), "damped").spec
+@pytest.fixture(scope="module")
+def group_norm(specs: dict[str, OpSpec]) -> OpSpec:
+    return specs["group_norm"]
 
 
-@pytest.fixture
-def written(root: Path) -> OpSpec:
-    """An operator that others call with a Scalar, and that writes an argument."""
-    return load_operator(Paths(root / "tests/projects/scalars"), "shift").spec
-
-
-@pytest.fixture
-def fixed(root: Path) -> OpSpec:
-    """An operator that others call with a dtype, a layout and a device."""
-    return load_operator(Paths(root / "tests/projects/scalars"), "dequantized").spec
-
-
-@pytest.mark.parametrize("name", ["group_norm", "wide", "nms", "evolved", "scalars", "written", "fixed"])
-def test_ruff_finds_no_fault(name: str, request: pytest.FixtureRequest, tmp_path: Path, root: Path) -> None:
-    for file, text in python_modules.render(spec_named(name, request)).items():
+@pytest.mark.parametrize("name", ["group_norm", "wide", "nms", "evolved", "damped", "shift", "dequantized"])
+def test_ruff_finds_no_fault(name: str, specs: dict[str, OpSpec], tmp_path: Path, root: Path) -> None:
+    for file, text in python_modules.render(specs[name]).items():
         (tmp_path / file).write_text(text)
     command = [sys.executable, "-m", "ruff", "check", "--ignore", "ANN,E501,RET504", "--no-cache", tmp_path]
     command += ["--config", root / "pyproject.toml"]
@@ -100,71 +75,69 @@ def test_ruff_finds_no_fault(name: str, request: pytest.FixtureRequest, tmp_path
 
 
 @pytest.mark.parametrize("name", ["group_norm", "wide"])
-def test_every_file_names_its_source(name: str, request: pytest.FixtureRequest) -> None:
-    files = python_modules.render(spec_named(name, request))
+def test_every_file_names_its_source(name: str, specs: dict[str, OpSpec]) -> None:
+    files = python_modules.render(specs[name])
     assert tuple(files) == generated_files.PYTHON
     for file, text in files.items():
         compile(text, file, "exec")
         assert "Generated by opmatrix from ops/group_norm/spec.py" in text
 
 
-def test_every_attribute_has_its_onnx_name(group_norm: OpSpec) -> None:
-    text = python_modules.render(group_norm)["lowering.py"]
-    assert "def custom(g, x, num_groups, scale, bias, eps):" in text
-    assert 'g.op("mydomain::mygroupnorm", x, num_groups, scale, bias, epsilon_f=eps)' in text
+BINS = Attribute(name="bins", kind="int", torch_name="pooled", minimum=1)
+# The operator, what changes in its declaration, the file, and parts of its text.
+TEXTS: dict[str, tuple[str, dict[str, Any], str, tuple[str, ...]]] = {
+    "every attribute has its ONNX name": ("group_norm", {}, "lowering.py", (
+        "def custom(g, x, num_groups, scale, bias, eps):",
+        'g.op("mydomain::mygroupnorm", x, num_groups, scale, bias, epsilon_f=eps)',
+    )),
+    "several outputs are requested": ("wide", {}, "lowering.py", ("outputs=2",)),
+    "each output has its own dtype": ("wide", {}, "fake.py", (
+        "mean = scale.new_empty(scale.shape, dtype=torch.float32)",
+    )),
+    "a wrong shape is reported as by the binding": ("group_norm", {}, "fake.py", (
+        "scale must have shape (C,) with C = {x.shape[1]} as in x, got ", "num_groups must have shape (1,), got ",
+    )),
+    "every shape rule": ("nms", {}, "fake.py", (
+        "indices = boxes.new_empty((new_size(),), dtype=torch.int64)",
+        "kept = boxes.new_empty((scores.shape[0],), dtype=torch.bool)",
+    )),
+    "only present inputs are checked": ("nms", {}, "fake.py", (
+        "if classes is not None and classes.dtype != torch.int64:",
+        "if valid is not None and (valid.dim() != 1 or valid.shape[0] != scores.shape[0]):",
+        "for item in factors:\n        if item.dtype != boxes.dtype:",
+    )),
+    "sizes are computed": (
+        "group_norm", {"outputs": (Output(name="y", type="T", shape=Dims(dims=("2*(N+1)", "C", 3))),)}, "fake.py",
+        ("y = x.new_empty((2 * (x.shape[0] + 1), x.shape[1], 3))",),
+    ),
+    "sizes are taken from attributes": (
+        "group_norm",
+        {"attributes": (BINS,), "outputs": (Output(name="y", type="T", shape=Dims(dims=("N", "bins", "2*bins + C"))),)},
+        "fake.py", ("y = x.new_empty((x.shape[0], pooled, 2 * pooled + x.shape[1]))",),
+    ),
+}  # fmt: skip
 
 
-def test_an_onnx_name_may_be_a_keyword(group_norm: OpSpec, tmp_path: Path) -> None:
-    (epsilon,) = group_norm.attributes
-    spec = dataclasses.replace(group_norm, attributes=(dataclasses.replace(epsilon, onnx_name="lambda"),))
-    assert "scale, bias, lambda_f=eps)" in python_modules.render(spec)["lowering.py"]
-    schema = schema_module(spec, tmp_path).schema()
-    assert list(schema.attributes) == ["lambda"]
-    assert schema.attributes["lambda"].default_value.name == "lambda"
-
-
-def test_several_outputs_are_requested(wide: OpSpec) -> None:
-    files = python_modules.render(wide)
-    assert "outputs=2" in files["lowering.py"]
-    assert "mean = scale.new_empty(scale.shape, dtype=torch.float32)" in files["fake.py"]
-
-
-def test_the_fake_kernel_and_the_binding_report_a_wrong_shape_alike(group_norm: OpSpec) -> None:
-    text = python_modules.render(group_norm)["fake.py"]
-    assert "scale must have shape (C,) with C = {x.shape[1]} as in x, got " in text
-    assert "num_groups must have shape (1,), got " in text
-
-
-def test_the_fake_kernel_has_every_shape_rule(root: Path) -> None:
-    text = python_modules.render(load_operator(Paths(root), "nms").spec)["fake.py"]
-    assert "indices = boxes.new_empty((new_size(),), dtype=torch.int64)" in text
-    assert "kept = boxes.new_empty((scores.shape[0],), dtype=torch.bool)" in text
-
-
-def test_the_fake_kernel_computes_sizes(group_norm: OpSpec) -> None:
-    other = Output(name="y", type="T", shape=Dims(dims=("2*(N+1)", "C", 3)))
-    text = python_modules.render(dataclasses.replace(group_norm, outputs=(other,)))["fake.py"]
-    assert "y = x.new_empty((2 * (x.shape[0] + 1), x.shape[1], 3))" in text
-
-
-def test_the_fake_kernel_takes_sizes_from_attributes(group_norm: OpSpec) -> None:
-    bins = Attribute(name="bins", kind="int", torch_name="pooled", minimum=1)
-    other = Output(name="y", type="T", shape=Dims(dims=("N", "bins", "2*bins + C")))
-    text = python_modules.render(dataclasses.replace(group_norm, attributes=(bins,), outputs=(other,)))["fake.py"]
-    assert "y = x.new_empty((x.shape[0], pooled, 2 * pooled + x.shape[1]))" in text
-
-
-def test_the_fake_kernel_checks_only_present_inputs(root: Path) -> None:
-    text = python_modules.render(load_operator(Paths(root), "nms").spec)["fake.py"]
-    assert "if classes is not None and classes.dtype != torch.int64:" in text
-    assert "if valid is not None and (valid.dim() != 1 or valid.shape[0] != scores.shape[0]):" in text
-    assert "for item in factors:\n        if item.dtype != boxes.dtype:" in text
+@pytest.mark.parametrize("case", TEXTS)
+def test_the_generated_text(case: str, specs: dict[str, OpSpec]) -> None:
+    name, changes, file, parts = TEXTS[case]
+    text = python_modules.render(replace(specs[name], **changes))[file]
+    assert [part for part in parts if part not in text] == []
 
 
 def schema_module(spec: OpSpec, folder: Path) -> ModuleType:
     path = folder / "schema.py"
     path.write_text(python_modules.render(spec)["schema.py"])
     return load_module(path, "schema")
+
+
+def test_an_onnx_name_may_be_a_keyword(group_norm: OpSpec, tmp_path: Path) -> None:
+    (epsilon,) = group_norm.attributes
+    spec = replace(group_norm, attributes=(replace(epsilon, onnx_name="lambda"),))
+    assert "scale, bias, lambda_f=eps)" in python_modules.render(spec)["lowering.py"]
+    schema = schema_module(spec, tmp_path).schema()
+    assert list(schema.attributes) == ["lambda"]
+    assert schema.attributes["lambda"].default_value.name == "lambda"
 
 
 def test_the_schema_has_the_parts_of_the_declaration(group_norm: OpSpec, tmp_path: Path) -> None:
@@ -177,22 +150,18 @@ def test_the_schema_has_the_parts_of_the_declaration(group_norm: OpSpec, tmp_pat
     assert schema.has_type_and_shape_inference_function
 
 
-def test_an_attribute_without_default_is_required(wide: OpSpec, tmp_path: Path) -> None:
-    schema = schema_module(wide, tmp_path).schema()
-    assert schema.attributes["alpha"].required
-    assert not schema.attributes["epsilon"].required
-
-
-def test_each_version_has_a_schema_of_its_own(evolved: OpSpec, tmp_path: Path) -> None:
-    made = [schema_module(evolved, tmp_path).schema(version) for version in (1, 2, 3)]
+def test_each_version_has_a_schema_of_its_own(specs: dict[str, OpSpec], tmp_path: Path) -> None:
+    made = [schema_module(specs["evolved"], tmp_path).schema(version) for version in (1, 2, 3)]
     assert [s.since_version for s in made] == [1, 2, 3]
     third = {"lift", "mode", "axes_to_be_reduced", "whether_the_square_root_is_taken_at_all", "schema_version"}
     assert [set(s.attributes) for s in made] == [set(), {"lift", "schema_version"}, third]
     assert [s.attributes["schema_version"].default_value.i for s in made[1:]] == [2, 3]
 
 
-def test_inference_gives_each_output_its_own_dtype(wide: OpSpec, tmp_path: Path) -> None:
+def test_required_attributes_and_the_dtype_of_each_output(specs: dict[str, OpSpec], tmp_path: Path) -> None:
+    wide = specs["wide"]
     schema = schema_module(wide, tmp_path).schema()
+    assert (schema.attributes["alpha"].required, schema.attributes["epsilon"].required) == (True, False)
     inputs = [i.name for i in wide.inputs]
     shapes = {"x": ["N", 4, 5], "num_groups": [1], "scale": [4], "bias": [4]}
     graph = helper.make_graph(
@@ -222,14 +191,14 @@ def test_an_absent_input_before_optional_arguments_may_be_left_out(group_norm: O
     """torch's schema has no default for it; a function that calls the operator can have one."""
 
     def typed(*optional: str) -> list[str]:
-        inputs = tuple(dataclasses.replace(i, optional=i.name in optional) for i in group_norm.inputs)
-        return python_modules.function(dataclasses.replace(group_norm, inputs=inputs))["typed"][-3:]
+        inputs = tuple(replace(i, optional=i.name in optional) for i in group_norm.inputs)
+        return python_modules.function(replace(group_norm, inputs=inputs))["typed"][-3:]
 
     absent = "torch.Tensor | None"
     assert typed("scale") == [f"scale: {absent}", "bias: torch.Tensor", "eps: float = 1e-5"]
     assert typed("scale", "bias") == [f"scale: {absent} = None", f"bias: {absent} = None", "eps: float = 1e-5"]
-    required = dataclasses.replace(group_norm.attributes[0], default=None)
-    whole = dataclasses.replace(group_norm, attributes=(required,))
+    required = replace(group_norm.attributes[0], default=None)
+    whole = replace(group_norm, attributes=(required,))
     assert python_modules.function(whole)["typed"][-2:] == ["bias: torch.Tensor", "eps: float"]
 
 
@@ -251,9 +220,7 @@ SPEC = declare(
 
 def inferred(folder: Path, shapes: Sequence[Sequence[int | str] | None], spec: OpSpec = SPEC) -> list[list[int | str]]:
     """Check a model of one node whose inputs have these shapes (None: absent); return the shapes of its outputs."""
-    path = folder / "schema.py"
-    path.write_text(python_modules.render(spec)["schema.py"])
-    schema = load_module(path, "every_schema").schema()
+    schema = schema_module(spec, folder).schema()
     names = ["" if shape is None else f"i{n}" for n, shape in enumerate(shapes)]
     inputs = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT if n else TensorProto.BOOL, shape)
@@ -308,9 +275,7 @@ def test_a_variadic_input_may_be_empty(tmp_path: Path) -> None:
 
 
 def test_the_schema_has_the_declared_attributes(tmp_path: Path) -> None:
-    path = tmp_path / "schema.py"
-    path.write_text(python_modules.render(SPEC)["schema.py"])
-    schema = load_module(path, "every_schema").schema()
+    schema = schema_module(SPEC, tmp_path).schema()
     found = {
         name: None if a.required else helper.get_attribute_value(a.default_value)
         for name, a in schema.attributes.items()

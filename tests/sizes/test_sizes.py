@@ -199,28 +199,30 @@ def checks_of(spec: OpSpec) -> list[SizeCheck]:
     return [*size_checks(SizeCode(spec=spec, shape=str, attribute=str))]
 
 
-def test_checks_of_solved_names() -> None:
+def test_the_checks_of_sizes() -> None:
     """An inverted division is checked, a size that would be negative too, and what follows from itself is not."""
     found = {check.part.name: check.conditions for check in checks_of(SPEC) if check.part}
     assert found["weight"] == ["weight.rank == 2", "weight[0] == groups * (weight[0] / groups)"]
     assert found["offsets"] == ["offsets.rank == 1", "offsets[0] - 1 >= 0"]
     assert found["x"] == ["x.rank >= 2"]
-
-
-def test_a_rank_is_checked_before_the_sizes_are_read() -> None:
-    """Also where the input comes later in the declaration."""
+    # A rank is checked before the sizes are read, also where the input comes later in the declaration.
     early = Input(name="early", type="float32", dims=("C",), optional=True)
     checks = checks_of(replace(SPEC, inputs=(early, *SPEC.inputs)))
     assert [check.conditions[0] for check in checks if check.part][:2] == ["x.rank >= 2", "early.rank == 1"]
-
-
-def test_lists_need_as_many_items_as_the_sizes_use() -> None:
-    spec = returning("stride[1] + stride[0] + padding[0]")
-    found = [check.conditions for check in checks_of(spec) if check.part is None]
-    assert found == [["stride.size() >= 2"], ["padding.size() >= 1"]]
+    # Lists need as many items as the sizes use.
+    listed = checks_of(returning("stride[1] + stride[0] + padding[0]"))
+    assert [c.conditions for c in listed if c.part is None] == [["stride.size() >= 2"], ["padding.size() >= 1"]]
+    # A name of an attribute is its value in an input too.
+    parts = (X, Input(name="weight", type="float32", dims=("groups", "K")))
+    spec = replace(SPEC, inputs=parts, attributes=(GROUPS,))
+    assert "groups" not in definitions(spec)
+    (conditions,) = (c.conditions for c in checks_of(spec) if c.part and c.part.name == "weight")
+    assert conditions == ["weight.rank == 2", "weight[0] == groups"]
 
 
 X = Input(name="x", type="float32", dims=("N", "C"))
+LATER = Input(name="later", type="float32", dims=("Q",), optional=True)
+LIKE_X = Output(name="y", type="float32", shape=SameAs(input="x"))
 GROUPS = Attribute(name="groups", kind="int", default=1, minimum=1)
 STRIDE = Attribute(name="stride", kind="ints", default=(1,), minimum=0)
 MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
@@ -284,6 +286,16 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
         {"rank": "Q", "optional": True, "dims": ("Q", "...")},
         ["inputs[1].rank: found 'Q', which only inputs that may be absent have; allowed: the rank of a required"],
     ),
+    (
+        {"dims": ("...", "M"), "further_as": "x"},
+        ["inputs[1].further_as: found 'x', allowed: nothing: no required input"],
+    ),
+    ({"dims": ("M",), "further_as": "z"}, ["inputs[1].further_as: found 'z' at dims=('M',), allowed: where dims has"]),
+    ({"dims": ("2*Q",)}, ["inputs[1].dims: found 'Q', allowed: sizes that required inputs have: N, C"]),
+    (
+        {"dims": ("2*Q",), "optional": True},
+        ["inputs[1].dims: found 'Q', allowed: sizes that required inputs have: N, C"],
+    ),
 ]
 
 
@@ -296,8 +308,7 @@ def test_mistakes_of_inputs(given: dict[str, Any], texts: list[str]) -> None:
         Attribute(name="level", kind="int", default=0, allowed=(-1, 0)),
         Attribute(name="shift", kind="int", default=0, allowed=(0, 2)),
     )  # fmt: skip
-    output = Output(name="y", type="float32", shape=SameAs(input="x"))
-    spec = replace(SPEC, inputs=(X, more), attributes=attributes, outputs=(output,))
+    spec = replace(SPEC, inputs=(X, more, LATER), attributes=attributes, outputs=(LIKE_X,))
     found = [f"{mistake.field}: {mistake.text}" for mistake in sizes(spec)]
     assert bool(found) == bool(texts), found
     assert all(text in found[0] for text in texts), found
@@ -305,7 +316,7 @@ def test_mistakes_of_inputs(given: dict[str, Any], texts: list[str]) -> None:
 
 def test_a_mistake_of_several_axes_is_reported_once() -> None:
     twice = Input(name="twice", type="float32", dims=("2*scale", "N + scale"))
-    spec = replace(SPEC, inputs=(X, twice), outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),))
+    spec = replace(SPEC, inputs=(X, twice), outputs=(LIKE_X,))
     assert [m.field for m in declaration(spec, "sized") if "'scale'" in m.text] == ["inputs[1].dims"]
 
 
@@ -347,14 +358,16 @@ RULE_MISTAKES: list[tuple[SameAs | Dims | FromKernel, str]] = [
     (SameAs(input="x", replace={2: 1}), "replace[2]: found 2, allowed: an axis of 'x', -2 to 1"),
     (SameAs(input="x", replace={-1: 1, 1: 2}), "replace[1]: found 1, which another key names too, allowed: each axis"),
     (Dims(dims=("N", "0 - 2")), "found '0 - 2': it is -2, allowed: a size, from 0 on"),
+    (Dims(dims=("k",)), "found 'k', an attribute, allowed: one of kind int that ONNX has, not optional, with minimum="),
+    (SameAs(input="x", replace={"k": 2}), "found 'k', allowed: a number, or an attribute of kind int that names the"),
 ]
 
 
 @pytest.mark.parametrize(("rule", "text"), RULE_MISTAKES)
 def test_mistakes_of_outputs(rule: SameAs | Dims | FromKernel, text: str) -> None:
-    optional = Input(name="bias", type="float32", dims=("Q",), optional=True)
-    output = Output(name="y", type="float32", shape=rule)
-    spec = replace(SPEC, inputs=(X, optional), attributes=(GROUPS,), outputs=(output,))
+    optional = replace(LATER, name="bias")
+    attributes = (GROUPS, Attribute(name="k", kind="int", optional=True, minimum=0))
+    spec = replace(SPEC, inputs=(X, optional), attributes=attributes, outputs=(replace(LIKE_X, shape=rule),))
     (found,) = [f"{mistake.field}: {mistake.text}" for mistake in sizes(spec)]
     assert text in found
 
@@ -383,14 +396,6 @@ def test_sizes_that_follow_from_each_other(given: list[dict[str, Any]], text: st
     output = Output(name="y", type="float32", shape=SameAs(input="a"))
     found = [f"{m.field}: {m.text}" for m in sizes(replace(SPEC, inputs=inputs, attributes=(), outputs=(output,)))]
     assert len(found) == bool(text) and all(text in one for one in found), found
-
-
-def test_a_name_of_an_attribute_is_its_value_in_an_input_too() -> None:
-    inputs = (X, Input(name="weight", type="float32", dims=("groups", "K")))
-    spec = replace(SPEC, inputs=inputs, attributes=(GROUPS,))
-    assert "groups" not in definitions(spec)
-    (check,) = [check for check in checks_of(spec) if check.part and check.part.name == "weight"]
-    assert check.conditions == ["weight.rank == 2", "weight[0] == groups"]
 
 
 SHARING = replace(
@@ -425,39 +430,6 @@ def test_shared_sizes_and_names_of_optional_inputs(changed: dict[str, tuple[int,
     faults = [*python_modules.shape_faults(SHARING)]
     found = [eval(f"f{fault.message!r}", dict(tensors)) for fault in faults if eval(fault.condition, dict(tensors))]
     assert found == ([message] if message else [])
-
-
-SHARING_MISTAKES: list[tuple[dict[str, Any], str]] = [
-    ({"dims": ("...", "M"), "further_as": "x"}, "inputs[1].further_as: found 'x', allowed: nothing: no required input"),
-    ({"dims": ("M",), "further_as": "z"}, "inputs[1].further_as: found 'z' at dims=('M',), allowed: where dims has"),
-    ({"dims": ("2*Q",)}, "inputs[1].dims: found 'Q', allowed: sizes that required inputs have: N, C"),
-    ({"dims": ("2*Q",), "optional": True}, "inputs[1].dims: found 'Q', allowed: sizes that required inputs have: N, C"),
-]
-
-
-@pytest.mark.parametrize(("given", "text"), SHARING_MISTAKES)
-def test_mistakes_of_shared_sizes_and_names_of_later_inputs(given: dict[str, Any], text: str) -> None:
-    more = Input(**{"name": "more", "type": "float32", **given})
-    later = Input(name="later", type="float32", dims=("Q",), optional=True)
-    output = Output(name="y", type="float32", shape=SameAs(input="x"))
-    spec = replace(SPEC, inputs=(X, more, later), attributes=(), outputs=(output,))
-    assert text in f"{(mistake := next(sizes(spec))).field}: {mistake.text}"
-
-
-def test_an_optional_attribute_is_no_size_and_no_axis() -> None:
-    k = Attribute(name="k", kind="int", optional=True, minimum=0)
-    for shape, text in (
-        (
-            Dims(dims=("k",)),
-            "found 'k', an attribute, allowed: one of kind int that ONNX has, not optional, with minimum=",
-        ),
-        (
-            SameAs(input="x", replace={"k": 2}),
-            "found 'k', allowed: a number, or an attribute of kind int that names the",
-        ),
-    ):
-        spec = replace(SPEC, attributes=(*SPEC.attributes, k), outputs=(replace(SPEC.outputs[0], shape=shape),))
-        assert any(text in mistake.text for mistake in sizes(spec)), shape
 
 
 def test_an_impossible_size_is_an_error() -> None:

@@ -124,39 +124,25 @@ def test_nothing_checks_a_rule_without_a_kernel() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "values", "order"),
+    ("rule", "values", "order", "ends"),
     [
-        (ValueRule(index_into="N"), "in [0, N)", ""),
-        (ValueRule(index_into="N + 1", negative=True), "in [-(N + 1), N + 1)", ""),
-        (
-            ValueRule(minimum=0, maximum="N", sorted="ascending"),
-            "at least 0 and at most N",
-            "sorted in ascending order",
-        ),
-        (ValueRule(finite=True, minimum=0.5), "finite and at least 0.5", ""),
-        (ValueRule(allowed=(0, 1, 4), sorted="descending", unique=True), "one of 0, 1, 4", "strictly descending"),
-        (ValueRule(unique=True), "", "unique"),
-    ],
-)
-def test_the_words_of_a_rule(rule: ValueRule, values: str, order: str) -> None:
-    assert (described(rule), described_order(rule)) == (values, order)
-    assert summary(replace(rule, non_empty=True)) == "; ".join(filter(None, (values, order, "at least one element")))
-
-
-@pytest.mark.parametrize(
-    ("rule", "words", "short"),
-    [
-        (OFFSETS, "start at 0 and end at N", "at least 0 and at most N; sorted in ascending order; start at 0 and end at N"),
-        (
-            replace(OFFSETS, sorted="descending", unique=True),
-            "start at N and end at 0",
-            "at least 0 and at most N; strictly descending; start at N and end at 0",
-        ),
-        (replace(OFFSETS, spans=False), "", "at least 0 and at most N; sorted in ascending order"),
+        (ValueRule(index_into="N"), "in [0, N)", "", ""),
+        (ValueRule(index_into="N + 1", negative=True), "in [-(N + 1), N + 1)", "", ""),
+        (replace(OFFSETS, spans=False), "at least 0 and at most N", "sorted in ascending order", ""),
+        (OFFSETS, "at least 0 and at most N", "sorted in ascending order", "start at 0 and end at N"),
+        (replace(OFFSETS, sorted="descending", unique=True), "at least 0 and at most N", "strictly descending",
+         "start at N and end at 0"),
+        (ValueRule(finite=True, minimum=0.5), "finite and at least 0.5", "", ""),
+        (ValueRule(allowed=(0, 1, 4), sorted="descending", unique=True), "one of 0, 1, 4", "strictly descending", ""),
+        (ValueRule(unique=True), "", "unique", ""),
     ],
 )  # fmt: skip
-def test_the_words_of_ends(rule: ValueRule, words: str, short: str) -> None:
-    assert (described_ends(rule), summary(rule)) == (words, short)
+def test_the_words_of_a_rule(rule: ValueRule, values: str, order: str, ends: str) -> None:
+    words = (values, order, ends)
+    assert (described(rule), described_order(rule), described_ends(rule)) == words
+    assert summary(rule) == "; ".join(filter(None, words))
+    more = "; ".join(filter(None, (*words, "at least one element")))
+    assert summary(replace(rule, non_empty=True)) == more
 
 
 def test_limits_are_numbers_for_given_sizes_and_attributes() -> None:

@@ -83,6 +83,8 @@ def test_the_search_draws_no_more_outputs_than_a_model_may_have() -> None:
 
 
 # A change of the declaration, and what is reported.
+WITHOUT = "allowed without a variadic output, which 'parts' is"
+SIGNATURE = "my::several(Tensor x, Tensor[] xs, int count, int level, int[] sizes)"
 MISTAKES: Mapping[str, tuple[dict[str, Any], str]] = {
     "not the last": (
         {"outputs": (PARTS, SPEC.outputs[0])},
@@ -116,11 +118,11 @@ MISTAKES: Mapping[str, tuple[dict[str, Any], str]] = {
     ),
     "optional": (
         {"outputs": (SPEC.outputs[0], replace(PARTS, optional=True))},
-        "outputs[1].optional: found True, allowed without a variadic output, which 'parts' is",
+        f"outputs[1].optional: found True, {WITHOUT}",
     ),
     "beside an optional one": (
         {"outputs": (replace(SPEC.outputs[0], optional=True), PARTS)},
-        "outputs[0].optional: found True, allowed without a variadic output, which 'parts' is",
+        f"outputs[0].optional: found True, {WITHOUT}",
     ),
     "the name of one of its tensors": (
         {"outputs": (replace(SPEC.outputs[0], name="parts_1"), PARTS)},
@@ -132,36 +134,26 @@ MISTAKES: Mapping[str, tuple[dict[str, Any], str]] = {
     ),
     "an operator of torch's own": (
         {"torch": TorchOp(name="aten::chunk", overrides=(Override(name="aten::chunk"),))},
-        "torch.overrides: found ['aten::chunk'], allowed without a variadic output, which 'parts' is",
+        f"torch.overrides: found ['aten::chunk'], {WITHOUT}",
     ),
     "an operator in Python": (
         {"torch": TorchOp(name="my::several", python=True)},
-        "torch.python: found True, allowed without a variadic output, which 'parts' is",
+        f"torch.python: found True, {WITHOUT}",
     ),
     "a gradient in C++": (
         {"torch": TorchOp(name="my::several", backward="several_backward")},
-        "torch.backward: found 'several_backward', allowed without a variadic output, which 'parts' is",
+        f"torch.backward: found 'several_backward', {WITHOUT}",
     ),
     "nodes of other operators": (
         {"uses": ("other",)},
-        "uses: found ('other',), allowed without a variadic output, which 'parts' is",
+        f"uses: found ('other',), {WITHOUT}",
     ),
     "one tensor in the torch schema": (
-        {
-            "torch": TorchOp(
-                name="my::several",
-                schema="my::several(Tensor x, Tensor[] xs, int count, int level, int[] sizes) -> (Tensor, Tensor)",
-            )
-        },
+        {"torch": TorchOp(name="my::several", schema=f"{SIGNATURE} -> (Tensor, Tensor)")},
         "Tensor, allowed: Tensor[], because the output 'parts' is variadic",
     ),
     "a list for another output": (
-        {
-            "torch": TorchOp(
-                name="my::several",
-                schema="my::several(Tensor x, Tensor[] xs, int count, int level, int[] sizes) -> (Tensor[], Tensor[])",
-            )
-        },
+        {"torch": TorchOp(name="my::several", schema=f"{SIGNATURE} -> (Tensor[], Tensor[])")},
         "Tensor[], allowed: Tensor for each output; Tensor[] for a variadic output, the last one",
     ),
 }
@@ -174,16 +166,13 @@ def test_a_mistake_in_the_declaration_is_named(mistake: str) -> None:
     assert any(message in text for text in found), found
 
 
-def test_a_case_without_a_tensor_of_what_counts_is_named() -> None:
-    spec = replace(of_outputs(variadic="xs", shape=SameAs(input="xs")), outputs=(replace(PARTS, variadic="xs"),))
-    found = [f"{m.field}: {m.text}" for m in cases(spec, [model(tensors=0)])]
-    assert found == ["MODELS[0].cases[0] ('one').inputs['xs']: found no tensor, allowed: at least one, because 'parts' "
-                     "has as many"]  # fmt: skip
-
-
-def test_a_model_without_an_item_of_what_counts_is_named() -> None:
-    found = [f"{m.field}: {m.text}" for m in cases(of_outputs(variadic="sizes"), [model(sizes=())])]
-    assert found == ["MODELS[0].attributes['sizes']: found no item, allowed: at least one, because 'parts' has as many"]
+def test_cases_and_models_without_an_item_of_what_counts_are_named() -> None:
+    alone = replace(SPEC, outputs=(replace(PARTS, variadic="xs", shape=SameAs(input="xs")),))
+    given = ((alone, model(tensors=0)), (of_outputs(variadic="sizes"), model(sizes=())))
+    assert [f"{m.field}: {m.text}" for spec, one in given for m in cases(spec, [one])] == [
+        f"MODELS[0].{place}, allowed: at least one, because 'parts' has as many"
+        for place in ("cases[0] ('one').inputs['xs']: found no tensor", "attributes['sizes']: found no item")
+    ]
 
 
 def test_a_list_of_tensors_may_be_the_only_input() -> None:
